@@ -14,7 +14,7 @@ from mluops_gtest.base.errors import ExitCode, HarnessError, UnwritableError, su
 from mluops_gtest.base.gc_tuning import raise_gc_threshold, skip_final_gc
 from mluops_gtest.base.native.library import native_core
 from mluops_gtest.cli.echo import echo, echo_error, install_safe_streams
-from mluops_gtest.cli.settings import VARIABLE, remark, use_settings
+from mluops_gtest.cli.options import VARIABLE, remark, use_settings
 from mluops_gtest.running.settings import FILE_NAME
 from mluops_gtest.version import __version__
 
@@ -55,6 +55,18 @@ GROUPS: Final = {
         "schema": "Print the .proto files that describe case files.",
         "cache": "Show where large cases are cached, and remove old ones.",
     },
+}
+# Commands in the file of another one: the file and the function.
+_SHARED_FILES: Final = {
+    "backends": "doctor:backends",
+    "compare": "gate:compare_runs",
+    "device-spec": "bench:device_spec",
+    "explain": "report:explain",
+    "export": "convert:export_cases",
+    "merge": "report:merge_shards",
+    "schema": "convert:schema",
+    "show": "list:show",
+    "verify": "generate:verify",
 }
 COMMANDS: Final = {name: summary for commands in GROUPS.values() for name, summary in commands.items()}
 _EPILOG = """\b
@@ -100,8 +112,8 @@ class LazyGroup(click.Group):
             return None
         if 0 <= resource.getrlimit(resource.RLIMIT_AS)[0] < _LEAST_ADDRESSES:
             raise MemoryError
-        module = importlib.import_module(f"mluops_gtest.cli.commands.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
+        file, _, function = _SHARED_FILES.get(cmd_name, f"{cmd_name}:command").partition(":")
+        command: click.Command = getattr(importlib.import_module(f"mluops_gtest.cli.commands.{file}"), function)
         return command
 
     def resolve_command(

@@ -25,6 +25,7 @@ from mluops_gtest.core.tensor import Array, CriterionKind, DType, Layout
 
 _PER_LINE = 12
 _SPARE = 64
+_CRITERIA = (CriterionKind.DIFF1, CriterionKind.DIFF2, CriterionKind.DIFF3)
 _C_TYPES = {DType.FLOAT: "float", DType.HALF: "uint16_t", DType.INT32: "int32_t", DType.INT64: "int64_t"}
 _WIDTH = 110
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -54,13 +55,8 @@ Declared = tuple[Operator, CApi]
 
 def c_prototypes(declared: Declared) -> str:
     """The types and functions of one operator; they need the common types in front of them."""
-    operator = declared[0].name
-    return "\n".join(
-        [
-            f"/* {operator}; the types that all operators share: mluops-test ops --c */",
-            *_unique(_declarations(declared)),
-        ]
-    )
+    head = f"/* {declared[0].name}; the types that all operators share: mluops-test ops --c */"
+    return "\n".join([head, *_unique(_declarations(declared))])
 
 
 def c_header(all_declared: Iterable[Declared]) -> str:
@@ -117,34 +113,36 @@ def _prototype(name: str, arguments: list[str]) -> str:
     return "\n" + "\n".join(lines).replace(_NO_BREAK, " ")
 
 
+# Arguments that are the same in every function: how they are declared, and what a call has there.
+_FIXED = {
+    ArgumentSource.HANDLE: ("mluOpHandle_t handle", "handle"),
+    ArgumentSource.WORKSPACE: ("void *workspace", "workspace"),
+    ArgumentSource.WORKSPACE_SIZE: ("size_t workspace_size", "workspace_size"),
+    ArgumentSource.ASKED_SIZE: ("size_t *workspace_size", "&workspace_size"),
+}
+
+
 def _arguments(arguments: CArguments, operator: Operator, params: CParams | None) -> list[str]:
-    outputs = {spec.id for spec in operator.outputs}
-    return [_argument(one, one.writable or one.name in outputs, operator, params) for one in arguments]
+    return [_argument(one, operator, params) for one in arguments]
 
 
-def _argument(argument: CArgument, writable: bool, operator: Operator, params: CParams | None) -> str:
+def _argument(argument: CArgument, operator: Operator, params: CParams | None) -> str:
     name = argument.name
     number = argument.type.name if isinstance(argument.type, CEnum) else argument.type.value
     match argument.source:
-        case ArgumentSource.HANDLE:
-            return "mluOpHandle_t handle"
         case ArgumentSource.PARAMS:
             assert params is not None, "loading refuses PARAMS without CParams"
             return f"const {params.type} {operator.params_descriptor}"
         case ArgumentSource.DESCRIPTOR:
             return f"const mluOpTensorDescriptor_t {name}_desc"
         case ArgumentSource.DATA:
-            return f"{'' if writable else 'const '}void *{name}"
+            is_written = argument.writable or name in {spec.id for spec in operator.outputs}
+            return f"{'' if is_written else 'const '}void *{name}"
         case ArgumentSource.SCALAR:
             return f"{number} {name}"
         case ArgumentSource.HOST_ARRAY:
             return f"const {number} {name}[]"
-        case ArgumentSource.WORKSPACE:
-            return "void *workspace"
-        case ArgumentSource.WORKSPACE_SIZE:
-            return "size_t workspace_size"
-        case ArgumentSource.ASKED_SIZE:
-            return "size_t *workspace_size"
+    return _FIXED[argument.source][0]
 
 
 def _enum(name: str, constants: Mapping[str, int]) -> str:
@@ -211,9 +209,7 @@ def _buffer(facts: TensorFacts) -> Iterator[str]:
         "item": str(desc.dtype.itemsize),
         **{field: f"{name}_{field}" for field in arrays},
         "owned": str(0 if expected is None else expected.size),
-        "diff1": repr(limits.get(CriterionKind.DIFF1, -1.0)),
-        "diff2": repr(limits.get(CriterionKind.DIFF2, -1.0)),
-        "diff3": repr(limits.get(CriterionKind.DIFF3, -1.0)),
+        **{kind.value: repr(limits.get(kind, -1.0)) for kind in _CRITERIA},
         "allowed_at": str(place),
         "allowed": repr(allowed),
     }
@@ -307,8 +303,6 @@ def _value(argument: CArgument, failure: Failure) -> str:
     tensors = {one.tensor.id: one for one in failure.tensors}
     params = failure.params or {}
     match argument.source:
-        case ArgumentSource.HANDLE:
-            return "handle"
         case ArgumentSource.PARAMS:
             return "params"
         case ArgumentSource.DESCRIPTOR:
@@ -323,12 +317,7 @@ def _value(argument: CArgument, failure: Failure) -> str:
             return _number(params[argument.name], argument)
         case ArgumentSource.HOST_ARRAY:
             return "NULL" if params.get(argument.name) is None else argument.name
-        case ArgumentSource.WORKSPACE:
-            return "workspace"
-        case ArgumentSource.WORKSPACE_SIZE:
-            return "workspace_size"
-        case ArgumentSource.ASKED_SIZE:
-            return "&workspace_size"
+    return _FIXED[argument.source][1]
 
 
 def _c_type(argument: CArgument) -> str:
@@ -336,9 +325,7 @@ def _c_type(argument: CArgument) -> str:
 
 
 def _number(value: Any, argument: CArgument) -> str:
-    if _c_type(argument) == "float":
-        return _double(float(value))
-    return _integer(int(value))
+    return _double(float(value)) if _c_type(argument) == "float" else _integer(int(value))
 
 
 def _integer(value: int) -> str:

@@ -383,14 +383,14 @@ class ClusterFuzzScheduler(DispatcherScheduler):
         """The job is done, unless a smaller case shall be found first."""
         call, result = _call_of(news), news.result
         if call.found is None:
-            found = self._keeper.found(call.job, call.case, result)
+            found = self._keeper.store(call.job, call.case, result)
             if found is not None and found.can_shrink:
                 self._dispatcher.add(replace(call, found=found))
                 return
-            yield FuzzCaseFinished(call.job, result, None if found is None else found.as_drawn)
+            yield FuzzCaseFinished(call.job, result, None if found is None else found.unminimised)
             return
         # Without an answer workers were lost over it: the failure stays as it was drawn.
-        finding: NewCause | None = call.found.as_drawn
+        finding: NewCause | None = call.found.unminimised
         if news.smallest is not None:
             sizes = (call.case.elements, news.smallest.elements)
             finding = self._keeper.smallest(call.found, Minimised(news.smallest, result, 0, {}, sizes))

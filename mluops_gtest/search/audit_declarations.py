@@ -1,12 +1,14 @@
 """An operator under audit, its shapes in symbols, and the rules on what is declared: families, checks in order."""
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from operator import is_
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -14,10 +16,10 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.binding import bind_values, computed_bounds
 from mluops_gtest.core.call import OpCall, Status
 from mluops_gtest.core.case import Case, CaseDraft
-from mluops_gtest.core.operator import Bound, Check, Mutant, Operator, source_of
+from mluops_gtest.core.operator import Check, Mutant, Operator, source_of
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import DType, Layout, Precision, Tensor, contiguous
-from mluops_gtest.judging.elementwise_check import Expectation, expectation_of
+from mluops_gtest.judging.elementwise_check import expectation_of
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
 
@@ -31,22 +33,7 @@ class Problem(Value):
 
 
 Problems = Iterator[Problem]
-
-
-class Finding(Value):
-    """A problem with the rule and the operator that it belongs to."""
-
-    rule: str
-    operator: str
-    place: str
-    message: str
-    remedy: str
-
-
-# Dozens of wrong implementations are held to the same cases.
-_ANSWERS_KEPT: Final = 512
-# Of a case everything that asks for them comes together, and those of a large output are as large.
-_BOUNDS_KEPT: Final = 2
+T = TypeVar("T")
 
 
 class Reseeding(Protocol):
@@ -99,39 +86,28 @@ class Subject(Value):
         return next(draft.where for draft in self.drafts if draft.id == case_id)
 
 
-class _Question:
-    """What is right in a case: the same question for the same objects alone."""
+class _Question(tuple[Case, Operator]):
+    """A case and its operator: the same question for the same objects alone."""
 
-    __slots__ = ("case", "operator")
-
-    def __init__(self, case: Case, operator: Operator) -> None:
-        self.case = case
-        self.operator = operator
+    __slots__ = ()
 
     def __hash__(self) -> int:
-        return hash((id(self.case), id(self.operator)))
+        return hash(tuple(map(id, self)))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Question) and self.case is other.case and self.operator is other.operator
+        return isinstance(other, _Question) and all(map(is_, self, other))
 
 
-def _cached_expectation(case: Case, operator: Operator) -> Expectation:
-    return _answered(_Question(case, operator))
+def _cached(size: int, function: Callable[[Case, Operator], T]) -> Callable[[Case, Operator], T]:
+    """The function, which remembers so many answers."""
+    cached = lru_cache(size)(lambda question: function(*question))
+    return lambda case, operator: cached(_Question((case, operator)))
 
 
-@lru_cache(_ANSWERS_KEPT)
-def _answered(question: _Question) -> Expectation:
-    return expectation_of(question.case, question.operator)
-
-
-def cached_bounds(case: Case, operator: Operator) -> Mapping[str, Bound]:
-    """What arithmetic allows the outputs of the case, computed once."""
-    return _bounded(_Question(case, operator))
-
-
-@lru_cache(_BOUNDS_KEPT)
-def _bounded(question: _Question) -> Mapping[str, Bound]:
-    return computed_bounds(question.case, question.operator)
+# Dozens of wrong implementations are held to the same cases.
+_cached_expectation = _cached(512, expectation_of)
+# Of a case everything that asks for them comes together, and those of a large output are as large.
+cached_bounds = _cached(2, computed_bounds)
 
 
 class Implementation:
@@ -197,6 +173,14 @@ def parse_shape(text: str) -> Shape:
     return Shape(tuple(_axis(axis.strip()) for axis in axes), len(optional))
 
 
+def readable_shape(text: str) -> Shape | None:
+    """The shape; None where it cannot be read."""
+    try:
+        return parse_shape(text)
+    except ShapeError:
+        return None
+
+
 def _axis(text: str) -> Axis:
     length = text.removeprefix("≥").strip()
     factors = tuple(factor.strip() for factor in length.split("·"))
@@ -236,13 +220,9 @@ def _axes(tensor: Tensor, operator: Operator) -> Iterator[tuple[str, Axis, int]]
 
 def _value(axis: Axis, known: Mapping[str, int]) -> int | None:
     """The length that the axis should have; None where a name in it has no value."""
-    value = 1
-    for factor in axis.factors:
-        number = int(factor) if factor.isdecimal() else known.get(factor)
-        if number is None:
-            return None
-        value *= number
-    return value
+    numbers = [int(factor) if factor.isdecimal() else known.get(factor) for factor in axis.factors]
+    sizes = [number for number in numbers if number is not None]
+    return math.prod(sizes) if len(sizes) == len(numbers) else None
 
 
 def shapes_hold(subject: Subject) -> Problems:
@@ -251,22 +231,19 @@ def shapes_hold(subject: Subject) -> Problems:
         try:
             case_symbols(case, subject.operator)
         except ShapeError as error:
-            yield Problem(
-                str(subject.generator),
-                f"in {case.id} {error}",
-                "Correct the shapes of TensorSpec and OutputSpec; equal names are equal lengths.",
-            )
+            remedy = "Correct the shapes of TensorSpec and OutputSpec; equal names are equal lengths."
+            yield Problem(str(subject.generator), f"in {case.id} {error}", remedy)
             return
 
 
-def checks_asked(subject: Subject) -> Problems:
+def check_has_case(subject: Subject) -> Problems:
     """Every check that a call can reach first has a negative case; one that none can reach has none."""
-    asked = {draft.expect.check for draft in subject.tagged("negative")}
+    reached = {draft.expect.check for draft in subject.tagged("negative")}
     for check in subject.operator.checks:
-        if check.subsumed is None and check.name not in asked:
+        if check.subsumed is None and check.name not in reached:
             remedy = f"Declare one that expects {{status: {check.status.name}, check: {check.name}}}."
             yield _of_check(subject, check, "no negative case reaches it", remedy)
-        if check.subsumed is not None and check.name in asked:
+        if check.subsumed is not None and check.name in reached:
             remedy = "Remove `subsumed`: a case reaches this check."
             yield _of_check(subject, check, "it is declared as never reached, but a case does", remedy)
 
@@ -282,23 +259,19 @@ def checks_in_order(subject: Subject) -> Problems:
     seen = _later_answers(subject)
     for place, first in enumerate(subject.reachable):
         later = subject.reachable[place + 1 :]
-        told = {second.status for second in later if False in seen[first.name, second.name]}
+        shown = {second.status for second in later if False in seen[first.name, second.name]}
         for nth, second in enumerate(later):
             if first.status == second.status:
                 continue
             held = seen[first.name, second.name]
             passed = [check for check in later[:nth] if check.status != second.status]
             between = any(False in seen[check.name, second.name] for check in passed)
-            apart = False in held or (between and second.status in told)
+            apart = False in held or (between and second.status in shown)
             excused = second.name in declared.get(first.name, ())
             # None alone: what the first check refuses (a null descriptor) leaves nothing for the second to look at.
             if not apart and True in held and not excused:
-                yield _of_check(
-                    subject,
-                    first,
-                    f"no case tells whether it comes before {second.name}",
-                    f"Declare a case that breaks both and expects {first.name}, or add it to `not_together`.",
-                )
+                remedy = f"Declare a case that breaks both and expects {first.name}, or add it to `not_together`."
+                yield _of_check(subject, first, f"no case tells whether it comes before {second.name}", remedy)
             if excused and False in held:
                 remedy = f"Remove {second.name} from `not_together`."
                 yield _of_check(subject, first, f"a case breaks {second.name} together with it", remedy)
@@ -307,22 +280,15 @@ def checks_in_order(subject: Subject) -> Problems:
 def no_check_forgotten(subject: Subject) -> Problems:
     """Without any one check some case gets another status, unless the operator says why another answers anyway."""
     for name in subject.operator.answered_anyway.keys() - {check.name for check in subject.reachable}:
-        yield Problem(
-            str(subject.generator),
-            f"answered_anyway names {name}, which is not a check that a call can reach",
-            "Remove it.",
-        )
+        message = f"answered_anyway names {name}, which is not a check that a call can reach"
+        yield Problem(str(subject.generator), message, "Remove it.")
     calls = [(status, call) for status, _, call in _refused(subject)]
     for check in subject.reachable:
         rest = replace(subject.operator, checks=tuple(c for c in subject.operator.checks if c is not check))
         unnoticed = all(_still_answers(rest, call, status) for status, call in calls)
         if unnoticed and check.name not in subject.operator.answered_anyway:
-            yield _of_check(
-                subject,
-                check,
-                "a backend that forgets it passes every case",
-                "Declare a case that only this check refuses, or say in `answered_anyway` why there is none.",
-            )
+            remedy = "Declare a case that only this check refuses, or say in `answered_anyway` why there is none."
+            yield _of_check(subject, check, "a backend that forgets it passes every case", remedy)
         if not unnoticed and check.name in subject.operator.answered_anyway:
             remedy = "Remove `answered_anyway`: a case tells the check apart."
             yield _of_check(subject, check, "it is declared as answered anyway, and is not", remedy)
@@ -375,11 +341,8 @@ def families(subject: Subject) -> Problems:
     covered = {draft.dtype for draft in subject.tagged("precision")}
     for dtype in sorted(written, key=lambda one: one.value):
         if dtype.value not in covered:
-            yield _missing(
-                subject,
-                f"no case of dtype {dtype.value} is tagged precision",
-                "Declare one with full-precision values: cancellation, wide exponents.",
-            )
+            remedy = "Declare one with full-precision values: cancellation, wide exponents."
+            yield _missing(subject, f"no case of dtype {dtype.value} is tagged precision", remedy)
 
 
 def twins(subject: Subject) -> Problems:
@@ -387,23 +350,19 @@ def twins(subject: Subject) -> Problems:
     small = {_structure(draft) for draft in subject.tagged("smoke")}
     for draft in subject.tagged("network"):
         if _structure(draft) not in small:
-            yield Problem(
-                draft.where,
-                f"the network case {draft.id} has no twin in the smoke set",
+            remedy = (
                 f"Declare a smoke case with recipe {draft.recipe!r}, dtype {draft.dtype} and the same choices, "
-                "and sizes small enough to be committed.",
+                "and sizes small enough to be committed."
             )
+            yield Problem(draft.where, f"the network case {draft.id} has no twin in the smoke set", remedy)
 
 
 def documented(subject: Subject) -> Problems:
     """Every case names the section of the document that it tests, or says `released`."""
+    remedy = 'Write `doc: "§…: what the case shows"`, or `"released: …"` for a rule of the released library alone.'
     for draft in subject.drafts:
         if "§" not in draft.doc and "released" not in draft.doc:
-            yield Problem(
-                draft.where,
-                f"{draft.id} names no section of the document",
-                'Write `doc: "§…: what the case shows"`, or `"released: …"` for a rule of the released library alone.',
-            )
+            yield Problem(draft.where, f"{draft.id} names no section of the document", remedy)
 
 
 def noted_large(subject: Subject) -> Problems:
@@ -412,11 +371,8 @@ def noted_large(subject: Subject) -> Problems:
     for case in subject.cases:
         largest = max(tensor.desc.count for tensor in case.tensors)
         if largest >= 2**31 and "2^31" not in notes[case.id]:
-            yield Problem(
-                subject.place(case.id),
-                f"{case.id} has a tensor of {largest} elements and does not say why",
-                "Write a note that names 2^31, or make the tensor smaller.",
-            )
+            message = f"{case.id} has a tensor of {largest} elements and does not say why"
+            yield Problem(subject.place(case.id), message, "Write a note that names 2^31, or make the tensor smaller.")
 
 
 def recipes_used(subject: Subject) -> Problems:
@@ -424,11 +380,8 @@ def recipes_used(subject: Subject) -> Problems:
     used = {draft.recipe for draft in subject.drafts}
     for name, recipe in subject.operator.recipes.items():
         if name not in used:
-            yield Problem(
-                source_of(recipe),
-                f"no case uses the recipe {name!r}",
-                "Declare a case with it, or remove it.",
-            )
+            message = f"no case uses the recipe {name!r}"
+            yield Problem(source_of(recipe), message, "Declare a case with it, or remove it.")
 
 
 def boundary_per_axis(subject: Subject) -> Problems:
@@ -446,11 +399,8 @@ def boundary_per_axis(subject: Subject) -> Problems:
                 values[symbol].add(value)
     for symbol in sorted(symbols):
         if len(values[symbol]) < 2:
-            yield _missing(
-                subject,
-                f"the boundary cases never vary the size {symbol}",
-                f"Declare boundary cases in which {symbol} has its smallest value and others.",
-            )
+            remedy = f"Declare boundary cases in which {symbol} has its smallest value and others."
+            yield _missing(subject, f"the boundary cases never vary the size {symbol}", remedy)
 
 
 def strides_of_length_1(subject: Subject) -> Problems:
@@ -459,11 +409,9 @@ def strides_of_length_1(subject: Subject) -> Problems:
     odd = {tensor.id for tensor in tensors if tensor.desc.strides not in (None, contiguous(tensor.desc.dims))}
     for spec in subject.operator.tensors:
         if spec.id not in odd:
-            yield _missing(
-                subject,
-                f"no case that computes has an odd stride on an axis of length 1 of {spec.id}",
-                f"Declare one by `change: {{{spec.id}: {{strides: […]}}}}`; strides of such axes do not matter.",
-            )
+            message = f"no case that computes has an odd stride on an axis of length 1 of {spec.id}"
+            remedy = f"Declare one by `change: {{{spec.id}: {{strides: […]}}}}`; strides of such axes do not matter."
+            yield _missing(subject, message, remedy)
 
 
 def _structure(draft: CaseDraft) -> tuple[Any, ...]:

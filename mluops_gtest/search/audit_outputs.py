@@ -141,29 +141,12 @@ def _transposed(right: Array) -> Array | None:
     return np.ascontiguousarray(right.swapaxes(-1, -2)).reshape(right.shape)
 
 
-def _shifted(right: Array) -> Array:
-    return np.roll(right.reshape(-1), 1).reshape(right.shape)
-
-
-def _scaled(right: Array) -> Array:
-    return (right.astype(np.float64) * _SCALE).astype(right.dtype)
-
-
-def _through_half(right: Array) -> Array:
-    return right.astype(np.float16).astype(right.dtype)
-
-
 def _through_bfloat16(right: Array) -> Array:
     bits = right.astype(np.float32).view(np.uint32).astype(np.uint64)
     # To the nearest of 8 bits, ties to even; a NaN stays one.
     rounded = ((bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)).astype(np.uint32)
     values = np.where(np.isnan(right), np.float32(np.nan), rounded.view(np.float32))
     return values.astype(right.dtype)
-
-
-def _off_by_one(right: Array) -> Array:
-    more: Array = right + right.dtype.type(1)
-    return more
 
 
 _UNTOUCHED: Final = "untouched"
@@ -179,16 +162,19 @@ _ANY: Final[Mapping[str, Fault]] = {
     "block repeated": _repeated,
     "rows swapped": _rows_swapped,
     "transposed": _transposed,
-    "shifted by one": _shifted,
+    "shifted by one": lambda right: np.roll(right.reshape(-1), 1).reshape(right.shape),
 }
-_INTEGER: Final[Mapping[str, Fault]] = {"off by one": _off_by_one}
+_OFF_BY_ONE: Final = "off by one"
+_INTEGER: Final[Mapping[str, Fault]] = {_OFF_BY_ONE: lambda right: right + right.dtype.type(1)}
 _FLOAT: Final[Mapping[str, Fault]] = {
     "one ulp": _at_one_place(_next),
-    "scaled by 1.002": _scaled,
+    "scaled by 1.002": lambda right: (right.astype(np.float64) * _SCALE).astype(right.dtype),
     "NaN in one place": _at_one_place(lambda flat, _: flat.dtype.type(np.nan)),
 }
-_NARROWER: Final[Mapping[str, Fault]] = {"in half": _through_half, "in bfloat16": _through_bfloat16}
-_OFF_BY_ONE = "off by one"
+_NARROWER: Final[Mapping[str, Fault]] = {
+    "in half": lambda right: right.astype(np.float16).astype(right.dtype),
+    "in bfloat16": _through_bfloat16,
+}
 
 
 class JudgedFault(Value):
@@ -199,7 +185,7 @@ class JudgedFault(Value):
     by_elementwise: bool
 
     @property
-    def told(self) -> bool:
+    def is_caught(self) -> bool:
         """Somebody does."""
         return self.by_criteria or self.by_elementwise
 
@@ -207,16 +193,15 @@ class JudgedFault(Value):
 def judged_faults(case: Case, operator: Operator, wanted: Container[str] | None = None) -> Iterator[JudgedFault]:
     """Every fault that changes an output of a case that computes, or of these only the `wanted` ones."""
     expectation = expectation_of(case, operator)
-    look = None
-    if operator.bound is not None:
-        look = ElementwiseCheck(case, operator, WorkingPrecision(), decides=False)
-    for name in expectation.results:
-        if wanted is not None and label(name, _OFF_BY_ONE) not in wanted:
-            continue
-        wrong = {**expectation.results, name: expectation.results[name] + 1}
-        silent = replace(case, criteria=tuple(None for _ in case.criteria))
-        judgement = judge_values(silent, operator, expectation, {}, wrong, bitwise=False)
-        yield JudgedFault(label(name, _OFF_BY_ONE), bool(judgement.failures), by_elementwise=False)
+    has_bound = operator.bound is not None
+    look = ElementwiseCheck(case, operator, WorkingPrecision(), decides=False) if has_bound else None
+    silent = replace(case, criteria=(None,) * len(case.criteria))
+    for name, value in expectation.results.items():
+        fault = label(name, _OFF_BY_ONE)
+        if wanted is None or fault in wanted:
+            wrong = {**expectation.results, name: value + 1}
+            judgement = judge_values(silent, operator, expectation, {}, wrong, bitwise=False)
+            yield JudgedFault(fault, bool(judgement.failures), by_elementwise=False)
     for tensor, criteria in zip(expectation.outputs, case.criteria, strict=True):
         if criteria is not None and not tensor.desc.is_empty:
             yield from _of_output(case, operator, expectation, tensor, look, wanted)
@@ -235,30 +220,17 @@ def _of_output(
     right = whole[: owned_rows(spec, expectation.counts)]
     if right.size == 0:
         return
-    alone = replace(
-        case,
-        criteria=tuple(
-            criteria if one.id == tensor.id else None
-            for one, criteria in zip(expectation.outputs, case.criteria, strict=True)
-        ),
-    )
+    of_outputs = zip(expectation.outputs, case.criteria, strict=True)
+    alone = replace(case, criteria=tuple(own if one.id == tensor.id else None for one, own in of_outputs))
     untouched = untouched_output(right, dtype, spec.filling, expectation.preserved_rows.get(tensor.id), spec.preset)
     faults = [name for name in faults_of(dtype) if wanted is None or label(tensor.id, name) in wanted]
     for name, wrong in wrong_outputs(right, untouched, faults, dtype):
-        buffer = _in_place(whole, wrong)
+        # The whole buffer, with the rows that the operator owns.
+        buffer = np.concatenate([wrong, whole[len(wrong) :]])
         no_scalars = replace(expectation, results={})
         judgement = judge_values(alone, operator, no_scalars, {tensor.id: buffer}, {}, bitwise=False, elementwise=look)
         beyond = any(reading.beyond for reading in judgement.elements)
         yield JudgedFault(label(tensor.id, name), bool(judgement.failures), beyond)
-
-
-def _in_place(whole: Array, wrong: Array) -> Array:
-    """The whole buffer with the rows that the operator owns."""
-    if len(whole) == len(wrong):
-        return wrong
-    buffer = whole.copy()
-    buffer[: len(wrong)] = wrong
-    return buffer
 
 
 def label(output: str, fault: str) -> str:
@@ -309,23 +281,23 @@ class MeasuredFaults:
             row.cases += 1
             row.by_criteria += one.by_criteria
             row.by_elementwise += one.by_elementwise
-            row.told += one.told
+            row.told += one.is_caught
             row.families.update(case.tags)
-            if one.told:
+            if one.is_caught:
                 row.told_in.update(case.tags)
                 self._told_by[one.fault].append(case.id)
             else:
                 missed.append(one.fault)
 
     @property
-    def untold(self) -> set[str]:
+    def unnoticed(self) -> list[str]:
         """Faults that no case tells so far."""
-        return {name for name, row in self.rows.items() if not row.told}
+        return [name for name, row in self.rows.items() if not row.told]
 
     @property
     def uncaught(self) -> list[str]:
         """Faults that no case tells and the operator does not accept."""
-        return [name for name, row in self.rows.items() if not row.told and name not in self.accepted]
+        return [name for name in self.unnoticed if name not in self.accepted]
 
     @property
     def stale(self) -> list[str]:
@@ -355,9 +327,8 @@ def measured(operator: Operator, cases: Iterable[Case], *, first_catch: bool = F
         operator.name, operator.accepted_faults, {name: FaultRow() for name in fault_names(operator)}
     )
     for case in cases:
-        untold = found.untold
-        if first_catch and not untold - found.accepted.keys():
+        if first_catch and not found.uncaught:
             break
         if operator.computes(case.expect.status, case.expect.check):
-            found.add(case, judged_faults(case, operator, untold if first_catch else None))
+            found.add(case, judged_faults(case, operator, found.unnoticed if first_catch else None))
     return found

@@ -7,7 +7,7 @@ import dis
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -23,12 +23,9 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Tensor
 from mluops_gtest.judging.elementwise import can_be_bounded
-from mluops_gtest.search import audit_declarations as declared_rules
-from mluops_gtest.search import audit_declarations as shapes
-from mluops_gtest.search.audit_declarations import Finding, Problem, Problems, Subject, cached_bounds, judged
+from mluops_gtest.search import audit_declarations as declarations
+from mluops_gtest.search.audit_declarations import Problem, Problems, Subject, cached_bounds, judged
 from mluops_gtest.search.mutants import MutantTrial, likely_first
-
-_SIZE_REMEDY: Final = "Let the recipe draw data in which the first and the last index decide something."
 
 
 def sizes_live(subject: Subject) -> Problems:
@@ -36,18 +33,15 @@ def sizes_live(subject: Subject) -> Problems:
     declared = [draft for draft in subject.drafts if draft.sizes]
     used = {name for draft in declared for name in draft.sizes}
     if not subject.operator.sizes:
-        yield Problem(
-            str(subject.generator),
-            "no size is declared, so nothing shows that the ends of any axis count",
-            'Give the operator `sizes={"rows": SizedAxis(TENSOR, AXIS)}`, and cases of that size `sizes: {rows: N}`.',
+        message = "no size is declared, so nothing shows that the ends of any axis count"
+        remedy = (
+            'Give the operator `sizes={"rows": SizedAxis(TENSOR, AXIS)}`, and cases of that size `sizes: {rows: N}`.'
         )
+        yield Problem(str(subject.generator), message, remedy)
     for name in subject.operator.sizes:
         if name not in used:
-            yield Problem(
-                str(subject.generator),
-                f"no case is declared for a size of {name!r}",
-                f"Write `sizes: {{{name}: N}}` in the cases that are there for that size, or remove it.",
-            )
+            remedy = f"Write `sizes: {{{name}: N}}` in the cases that are there for that size, or remove it."
+            yield Problem(str(subject.generator), f"no case is declared for a size of {name!r}", remedy)
     for draft in declared:
         yield from _inert_ends(subject, draft, subject.load(draft.id))
 
@@ -63,30 +57,22 @@ def _inert_ends(subject: Subject, draft: CaseDraft, case: Case) -> Problems:
         axis = operator.sizes[name]
         size = axis.size(call)
         if size != wanted:
-            yield Problem(
-                draft.where, f"{case.id} is declared for {name} {wanted}, but has {size}", "Correct sizes or data."
-            )
+            message = f"{case.id} is declared for {name} {wanted}, but has {size}"
+            yield Problem(draft.where, message, "Correct sizes or data.")
             continue
         for index in dict.fromkeys((0, size - 1)):
             result, status = _without(axis, index, case, operator)
             if status is not Status.SUCCESS or result.outcome not in (Outcome.PASSED, Outcome.FAILED):
-                yield Problem(
-                    source_of(axis.without) if axis.without is not None else str(subject.generator),
-                    f"{case.id}: the kernel cannot be run without index {index} of {name}: {result.reason}",
-                    "Let `without` of the SizedAxis give inputs that a valid call may have.",
-                )
-            elif result.outcome is Outcome.PASSED and not _has_elements_beyond(axis, index, case, operator):
-                yield Problem(
-                    draft.where,
-                    f"{case.id}: an implementation that loses index {index} of {name}, one of {size}, passes",
-                    _SIZE_REMEDY,
-                )
-
-
-def _has_elements_beyond(axis: SizedAxis, index: int, case: Case, operator: Operator) -> bool:
-    """Some elements lie beyond what any order of operations explains: norms are blind at large sizes."""
-    result, _ = _without(axis, index, case, operator, each_element=True)
-    return any(reading.beyond for reading in result.elements)
+                place = source_of(axis.without) if axis.without is not None else str(subject.generator)
+                message = f"{case.id}: the kernel cannot be run without index {index} of {name}: {result.reason}"
+                yield Problem(place, message, "Let `without` of the SizedAxis give inputs that a valid call may have.")
+            elif result.outcome is Outcome.PASSED:
+                # Norms are blind at large sizes: some element may lie beyond what any order of operations explains.
+                closer, _ = _without(axis, index, case, operator, each_element=True)
+                if not any(reading.beyond for reading in closer.elements):
+                    message = f"{case.id}: an implementation that loses index {index} of {name}, one of {size}, passes"
+                    remedy = "Let the recipe draw data in which the first and the last index decide something."
+                    yield Problem(draft.where, message, remedy)
 
 
 def _without(
@@ -157,12 +143,10 @@ def _beyond(subject: Subject, name: str, run: Callable[[OpCall], Status], case: 
     """Elements of that implementation that are beyond the bound in that case."""
     for reading in judged(name, run, case, subject.operator, each_element=True).elements:
         if reading.beyond:
-            return Problem(
-                subject.place(case.id),
-                f"{case.id}: the {name} is off by {reading.ratio:.3g} times what its bound allows in "
-                f"{reading.output}{list(reading.index)}",
-                "Count every rounding that a right implementation may make, or correct the implementation.",
-            )
+            where = f"{reading.output}{list(reading.index)}"
+            message = f"{case.id}: the {name} is off by {reading.ratio:.3g} times what its bound allows in {where}"
+            remedy = "Count every rounding that a right implementation may make, or correct the implementation."
+            return Problem(subject.place(case.id), message, remedy)
     return None
 
 
@@ -175,11 +159,9 @@ MUTANT_SEEDS = 3
 def mutants_caught(subject: Subject) -> Problems:
     """The stored cases catch every wrong implementation, and so do the same cases with other values."""
     if not subject.mutants:
-        yield Problem(
-            str(subject.generator.parent / "mutants.py"),
-            "there is no wrong implementation that the cases must catch",
-            "Write mutants.py with MUTANTS: one implementation for each plausible mistake.",
-        )
+        message = "there is no wrong implementation that the cases must catch"
+        remedy = "Write mutants.py with MUTANTS: one implementation for each plausible mistake."
+        yield Problem(str(subject.generator.parent / "mutants.py"), message, remedy)
     cases = {case.id: case for case in likely_first(subject)}
     telling = list(cases)
     for mutant in subject.mutants:
@@ -201,17 +183,14 @@ def mutants_caught(subject: Subject) -> Problems:
 
 
 def _survivor(mutant: Mutant, passed: str, raised: str) -> Problem:
+    name, place = f"{mutant.name} ({mutant.message})", source_of(mutant.run)
     if raised:
-        message = f"{mutant.name} ({mutant.message}) is caught by no case, and raises an exception of its own: {raised}"
-        return Problem(source_of(mutant.run), message, "A mutant answers wrongly, it does not fail: correct it.")
-    return Problem(
-        source_of(mutant.run),
-        f"{mutant.name} ({mutant.message}) passes {passed}",
-        "Declare a small case whose answer shows the mistake.",
-    )
+        message = f"{name} is caught by no case, and raises an exception of its own: {raised}"
+        return Problem(place, message, "A mutant answers wrongly, it does not fail: correct it.")
+    return Problem(place, f"{name} passes {passed}", "Declare a small case whose answer shows the mistake.")
 
 
-def variants_told_apart(subject: Subject) -> Problems:
+def variants_differ(subject: Subject) -> Problems:
     """A right variant passes every stored case without its tag, and a case with it tells the variant apart."""
     computing = {case.id: case for case in subject.computing}
     for tag, variants in subject.variants.items():
@@ -235,17 +214,12 @@ def twins_see_one_element(subject: Subject) -> Problems:
             continue
         for tensor in case.outputs:
             if tensor.desc.dtype.is_float and tensor.desc.count > MAX_OF_A_TWIN:
-                yield Problem(
-                    subject.place(case.id),
-                    f"{case.id} has {tensor.desc.count} elements in {tensor.id}",
-                    f"Keep outputs of smoke cases at {MAX_OF_A_TWIN} elements or fewer: norms are blind beyond.",
-                )
+                message = f"{case.id} has {tensor.desc.count} elements in {tensor.id}"
+                remedy = f"Keep outputs of smoke cases at {MAX_OF_A_TWIN} elements or fewer: norms are blind beyond."
+                yield Problem(subject.place(case.id), message, remedy)
             elif not tensor.desc.is_empty and _passes_with_one_wrong(case, tensor, subject.operator):
-                yield Problem(
-                    subject.place(case.id),
-                    f"{case.id} passes with one wrong element in {tensor.id}",
-                    "Make the case smaller, or its criteria sharper.",
-                )
+                message = f"{case.id} passes with one wrong element in {tensor.id}"
+                yield Problem(subject.place(case.id), message, "Make the case smaller, or its criteria sharper.")
 
 
 def _passes_with_one_wrong(case: Case, wrong: Tensor, operator: Operator) -> bool:
@@ -267,35 +241,31 @@ def _passes_with_one_wrong(case: Case, wrong: Tensor, operator: Operator) -> boo
 def reseeding_keeps_promises(subject: Subject) -> Problems:
     """Under another seed a case expects the same of tensors of the same kind, and some values are drawn."""
     cases = [case for case in subject.cases if "smoke" in case.tags or "negative" in case.tags]
-    drawn = False
+    remedy = (
+        "Write what the case is about by hand, and draw the rest so that its conditions hold with nearly every seed."
+    )
+    depends_on_seed = False
     for case in cases[::3]:
+        problems = []
         try:
             other = subject.reseeded(case.id, 1)
         except ContentError as error:
-            yield _reseeding_problem(subject, case, str(error))
-            continue
-        drawn = drawn or (other.reseeded is not None and not other.reseeded.fixed)
-        if other.expect != case.expect:
-            yield _reseeding_problem(subject, case, f"it expects {other.expect}, with the declared seed {case.expect}")
-        kinds = [[(t.id, t.desc.dtype, t.desc.layout, len(t.desc.dims)) for t in c.inputs] for c in (case, other)]
-        if kinds[0] != kinds[1]:
-            yield _reseeding_problem(subject, case, "its inputs are of another kind")
-        if other.reseeded is not None and other.reseeded.redraws >= 8:
-            yield _reseeding_problem(subject, case, f"its values were drawn {other.reseeded.redraws + 1} times to fit")
-    if cases and not drawn:
-        yield Problem(
-            str(subject.generator),
-            "no value of any smoke or negative case depends on the seed",
-            "Draw values from draw.stream(NAME), so that --reseed shows what a lucky value hides.",
-        )
-
-
-def _reseeding_problem(subject: Subject, case: Case, problem: str) -> Problem:
-    return Problem(
-        subject.place(case.id),
-        f"{case.id} under --reseed 1: {problem}",
-        "Write what the case is about by hand, and draw the rest so that its conditions hold with nearly every seed.",
-    )
+            problems.append(str(error))
+        else:
+            depends_on_seed = depends_on_seed or (other.reseeded is not None and not other.reseeded.fixed)
+            if other.expect != case.expect:
+                problems.append(f"it expects {other.expect}, with the declared seed {case.expect}")
+            kinds = [[(t.id, t.desc.dtype, t.desc.layout, len(t.desc.dims)) for t in c.inputs] for c in (case, other)]
+            if kinds[0] != kinds[1]:
+                problems.append("its inputs are of another kind")
+            if other.reseeded is not None and other.reseeded.redraws >= 8:
+                problems.append(f"its values were drawn {other.reseeded.redraws + 1} times to fit")
+        for problem in problems:
+            yield Problem(subject.place(case.id), f"{case.id} under --reseed 1: {problem}", remedy)
+    if cases and not depends_on_seed:
+        message = "no value of any smoke or negative case depends on the seed"
+        remedy = "Draw values from draw.stream(NAME), so that --reseed shows what a lucky value hides."
+        yield Problem(str(subject.generator), message, remedy)
 
 
 def kernel_agrees(subject: Subject) -> Problems:
@@ -312,11 +282,9 @@ def kernel_agrees(subject: Subject) -> Problems:
             result = judged("kernel", subject.operator.kernel, one, subject.operator)
             if result.outcome is not Outcome.PASSED:
                 under = "" if seed is None else f" under --reseed {seed}"
-                yield Problem(
-                    subject.place(case.id),
-                    f"{case.id}{under}: the kernel is {result.outcome.value}: {result.reason}",
-                    "Reference and kernel differ: find out which is wrong; both are written from the document.",
-                )
+                message = f"{case.id}{under}: the kernel is {result.outcome.value}: {result.reason}"
+                remedy = "Reference and kernel differ: find out which is wrong; both are written from the document."
+                yield Problem(subject.place(case.id), message, remedy)
                 return
 
 
@@ -326,11 +294,12 @@ def kernel_is_independent(subject: Subject) -> Problems:
     package = ".".join(subject.operator.reference.__module__.split(".")[:2])
     used, by_reference = (_reached(f, package) for f in (subject.operator.kernel, subject.operator.reference))
     for function in sorted(used & by_reference, key=source_of):
-        yield Problem(
-            source_of(function),
-            f"the kernel and the reference both use {function.__qualname__}",
-            "Write the kernel from the document, with another algorithm and without the reference's functions.",
-        )
+        message = f"the kernel and the reference both use {function.__qualname__}"
+        remedy = "Write the kernel from the document, with another algorithm and without the reference's functions."
+        yield Problem(source_of(function), message, remedy)
+
+
+_IMPORTING: Final = ("IMPORT_NAME", "IMPORT_FROM")
 
 
 def _reached(function: Any, package: str) -> set[types.FunctionType]:
@@ -346,15 +315,10 @@ def _reached(function: Any, package: str) -> set[types.FunctionType]:
         ):
             found.add(one)
             waiting += [one.__globals__[name] for name in _names(one.__code__) if name in one.__globals__]
-            waiting += [sys.modules.get(f"{package}.{name}") for name in _imported(one.__code__)]
+            # What the function imports when it runs.
+            imports = (step.argval for step in dis.get_instructions(one.__code__) if step.opname in _IMPORTING)
+            waiting += [sys.modules.get(f"{package}.{name}") for name in imports]
     return found
-
-
-def _imported(code: types.CodeType) -> Iterator[str]:
-    """What the function imports when it runs."""
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in ("IMPORT_NAME", "IMPORT_FROM"):
-            yield instruction.argval
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -364,34 +328,30 @@ def _names(code: types.CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-Rule = Callable[[Subject], Problems]
-_FUNCTIONS: Final[tuple[Rule, ...]] = (
-    declared_rules.families,
-    declared_rules.twins,
-    declared_rules.documented,
-    declared_rules.noted_large,
-    declared_rules.recipes_used,
-    declared_rules.boundary_per_axis,
-    declared_rules.strides_of_length_1,
-    sizes_live,
-    shapes.shapes_hold,
-    declared_rules.checks_asked,
-    declared_rules.checks_in_order,
-    declared_rules.no_check_forgotten,
-    kernel_is_independent,
-    kernel_agrees,
-    bounds_declared,
-    mutants_caught,
-    variants_told_apart,
-    twins_see_one_element,
-    reseeding_keeps_promises,
-)
-# Name → rule; the first line of its docstring is what it demands.
-RULES: Final = {rule.__name__: rule for rule in _FUNCTIONS}
+# The first line of a rule's docstring is what it demands.
+RULES: Final[Mapping[str, Callable[[Subject], Problems]]] = {
+    "families": declarations.families,
+    "twins": declarations.twins,
+    "documented": declarations.documented,
+    "noted_large": declarations.noted_large,
+    "recipes_used": declarations.recipes_used,
+    "boundary_per_axis": declarations.boundary_per_axis,
+    "strides_of_length_1": declarations.strides_of_length_1,
+    "sizes_live": sizes_live,
+    "shapes_hold": declarations.shapes_hold,
+    "checks_asked": declarations.check_has_case,
+    "checks_in_order": declarations.checks_in_order,
+    "no_check_forgotten": declarations.no_check_forgotten,
+    "kernel_is_independent": kernel_is_independent,
+    "kernel_agrees": kernel_agrees,
+    "bounds_declared": bounds_declared,
+    "mutants_caught": mutants_caught,
+    "variants_told_apart": variants_differ,
+    "twins_see_one_element": twins_see_one_element,
+    "reseeding_keeps_promises": reseeding_keeps_promises,
+}
 
 
-def audit_operator(subject: Subject) -> Iterator[Finding]:
-    """Everything in which the operator falls short of the rules."""
-    for name, rule in RULES.items():
-        for problem in rule(subject):
-            yield Finding(name, subject.name, problem.place, problem.message, problem.remedy)
+def audit_operator(subject: Subject) -> Iterator[tuple[str, Problem]]:
+    """Yields everything in which the operator falls short, each with the name of the rule."""
+    return ((name, problem) for name, rule in RULES.items() for problem in rule(subject))

@@ -1,6 +1,6 @@
-"""Which failures are one: by what went wrong and where it shows, whatever the values, the sizes and the places.
+"""The folder that a fuzz run keeps: a case file per cause, an index of them, and how far each fuzz run has come.
 
-The folder that a fuzz run keeps: a case file per cause, an index of them, and how far each fuzz run has come.
+Failures are one by what went wrong and where it shows, whatever the values, the sizes and the places.
 """
 
 import hashlib
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from threading import Lock
 from typing import Final, TypeVar
@@ -52,7 +53,7 @@ def _words(cause: Cause | None) -> tuple[str, ...]:
 
 
 class KnownCauses:
-    """The causes that have been met; lanes ask side by side."""
+    """The causes that have been met; worker slots ask side by side."""
 
     def __init__(self) -> None:
         self._met: set[CauseKey] = set()
@@ -114,15 +115,15 @@ class _State(Value):
 
 
 class Corpus:
-    """A folder of cases that once failed; lanes write into it side by side."""
+    """A folder of cases that once failed; worker slots write into it side by side."""
 
     def __init__(self, folder: Path, operators: Operators) -> None:
         self.folder = folder
         self._operators = operators
         self._lock = Lock()
         index, state = _read(folder / INDEX, _Index), _read(folder / STATE, _State)
-        self._kept = {} if index is None else {kept.file: kept for kept in index.cases}
-        self._hunts = {} if state is None else {_key(hunt): hunt for hunt in state.fuzz_runs}
+        self._entries = {} if index is None else {entry.file: entry for entry in index.cases}
+        self._fuzz_runs = {} if state is None else {_key(run): run for run in state.fuzz_runs}
 
     @cached_property
     def _schema(self) -> Schema:
@@ -142,31 +143,22 @@ class Corpus:
         words = _UNFIT.sub("-", "-".join(word for word in key[1:4] if word).lower()).strip("-")[:48]
         mark = hashlib.sha256("\0".join(key).encode()).hexdigest()[:6]
         plain = self.folder / operator / f"{words}-{mark}{TEXT}"
-        path, number = plain, 1
-        while path.exists():
-            number += 1
-            path = plain.with_stem(f"{plain.stem}-{number}")
-        return path
+        numbered = (plain.with_stem(f"{plain.stem}-{number}") for number in count(2))
+        return next(path for path in chain([plain], numbered) if not path.exists())
 
-    def keep(self, case: Case, operator: Operator, path: Path, kept: CorpusEntry) -> None:
+    def keep(self, case: Case, operator: Operator, path: Path, entry: CorpusEntry) -> None:
         """Write the case and its line of the index; what stood there before is replaced."""
         with self._lock:
-            write_case(
-                case,
-                operator,
-                place_below(self.folder, path.relative_to(self.folder)),
-                Schema.of([operator]),
-                blobs=True,
-                readable=True,
-            )
-            self._kept[kept.file] = kept
+            place = place_below(self.folder, path.relative_to(self.folder))
+            write_case(case, operator, place, Schema.of([operator]), blobs=True, readable=True)
+            self._entries[entry.file] = entry
             self._write_index()
 
     def retitle(self, headlines: Mapping[str, str]) -> None:
         """Tell these files with other headlines from now on."""
         with self._lock:
             for file, headline in headlines.items():
-                self._kept[file] = replace(self._kept[file], headline=headline)
+                self._entries[file] = replace(self._entries[file], headline=headline)
             self._write_index()
 
     def forget(self, path: Path, file: str) -> None:
@@ -174,36 +166,36 @@ class Corpus:
         with self._lock:
             for part in path.parent.glob(f"{path.stem}.*"):
                 part.unlink(missing_ok=True)
-            self._kept.pop(file, None)
+            self._entries.pop(file, None)
             self._write_index()
 
     def _write_index(self) -> None:
-        cases = [asdict(self._kept[file]) for file in sorted(self._kept)]
+        cases = [asdict(self._entries[file]) for file in sorted(self._entries)]
         replace_file(self.folder / INDEX, [json_bytes({"format": _FORMAT, "cases": cases}, indent=1)])
 
     def progress(self, wanted: Progress) -> Progress:
         """How far the fuzz run has come for this operator, backend, seed and space; none of it where it is new."""
-        found = self._hunts.get(_key(wanted), wanted)
+        found = self._fuzz_runs.get(_key(wanted), wanted)
         return found if found.space == wanted.space else wanted
 
     def last_seed(self, operator: str, backend: str) -> int | None:
         """The seed of the newest fuzz run of that operator on that backend."""
-        seeds = [hunt.seed for hunt in self._hunts.values() if (hunt.operator, hunt.backend) == (operator, backend)]
+        seeds = [run.seed for run in self._fuzz_runs.values() if (run.operator, run.backend) == (operator, backend)]
         return seeds[-1] if seeds else None
 
-    def remember(self, hunts: tuple[Progress, ...]) -> None:
+    def remember(self, fuzz_runs: tuple[Progress, ...]) -> None:
         """Write down how far these have come."""
         with self._lock:
-            for hunt in hunts:
+            for run in fuzz_runs:
                 # The newest last.
-                self._hunts.pop(_key(hunt), None)
-                self._hunts[_key(hunt)] = hunt
-            record = {"format": _FORMAT, "fuzz_runs": [asdict(hunt) for hunt in self._hunts.values()]}
+                self._fuzz_runs.pop(_key(run), None)
+                self._fuzz_runs[_key(run)] = run
+            record = {"format": _FORMAT, "fuzz_runs": [asdict(run) for run in self._fuzz_runs.values()]}
             replace_file(self.folder / STATE, [json_bytes(record, indent=1)])
 
 
-def _key(hunt: Progress) -> tuple[str, str, int]:
-    return hunt.operator, hunt.backend, hunt.seed
+def _key(run: Progress) -> tuple[str, str, int]:
+    return run.operator, run.backend, run.seed
 
 
 def _read(path: Path, wanted: type[T]) -> T | None:

@@ -142,8 +142,8 @@ class _UnfitError(DeclarationError):
 
 
 @dataclass(slots=True)
-class _Spoiling:
-    """What was done to a call, and the pairs that it covers."""
+class _InjectedFaults:
+    """The faults of a call, and the pairs that it covers."""
 
     faults: tuple[str, ...]
     pairs: Pairs
@@ -222,10 +222,10 @@ class Draws:
         if draft is None:
             return None
         classes = self._axes.names(point)
-        done = _Spoiling((), self.features.of_faults(classes, (), Broken()))
+        done = _InjectedFaults((), self.features.of_faults(classes, (), Broken()))
 
         def spoil(case: Case) -> Case:
-            return self._spoilt(case, classes, faults, random, done) if faults else case
+            return self._inject(case, classes, faults, random, done) if faults else case
 
         try:
             case = make_fuzz_case(draft, self.operator, spoil)
@@ -260,7 +260,9 @@ class Draws:
             digest="",
         )
 
-    def _spoilt(self, case: Case, classes: Mapping[str, str], faults: int, random: Random, done: _Spoiling) -> Case:
+    def _inject(
+        self, case: Case, classes: Mapping[str, str], faults: int, random: Random, done: _InjectedFaults
+    ) -> Case:
         """The call with the faults that reach most new aims, then cover most new pairs, out of several sets of them."""
         best: Case | None = None
         most = (-1, -1)

@@ -20,7 +20,7 @@ from mluops_gtest.core.call import DEFAULT_ARCH, OLDEST_ARCH, Params, Space
 from mluops_gtest.core.case import Case, Change
 from mluops_gtest.core.operator import Operator, OutputSpec, ParamField, TensorSpec
 from mluops_gtest.core.tensor import LARGE_ELEMENTS, Layout, Tensor, contiguous
-from mluops_gtest.search.audit_declarations import Axis, ShapeError, parse_shape
+from mluops_gtest.search.audit_declarations import Axis, readable_shape
 
 # The call with the fault; None where it cannot have it.
 Apply = Callable[[Case, Random], Case | None]
@@ -243,11 +243,8 @@ def _dims_with(
 
 @cache
 def _axes(shape: str, rank: int | None = None) -> tuple[Axis, ...] | None:
-    try:
-        parsed = parse_shape(shape)
-    except ShapeError:
-        return None
-    return parsed.axes if rank is None else parsed.of_rank(rank)
+    parsed = readable_shape(shape)
+    return None if parsed is None else parsed.axes if rank is None else parsed.of_rank(rank)
 
 
 def _of_param(field: ParamField) -> Iterator[Fault]:

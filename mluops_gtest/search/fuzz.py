@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ExitCode, NothingSelectedError, UsageError
 from mluops_gtest.base.float_state import own_floats
@@ -62,8 +63,7 @@ class FuzzedOperator:
     @property
     def progress(self) -> Progress:
         """How far the fuzz run is."""
-        new = self.begun
-        return Progress(new.operator, new.backend, new.seed, new.space, self.done, self.coverage.to_text())
+        return replace(self.begun, draws=self.done, seen=self.coverage.to_text())
 
     def resume(self, progress: Progress) -> None:
         """Go on behind what is done."""
@@ -116,7 +116,7 @@ class StoredFailure(Value):
         return self.result.outcome is not Outcome.FLAKY and not lost
 
     @property
-    def as_drawn(self) -> NewCause:
+    def unminimised(self) -> NewCause:
         """The failure where nothing smaller shows it."""
         return NewCause(self.job.target.operator.name, self.file, self.result, self.result)
 
@@ -138,7 +138,7 @@ class Keeper:
             draft = CaseResult(str(job.file), job.target.operator.name, (), Outcome.ERROR)
             return not_loaded(draft, error)
 
-    def found(self, job: Job, case: Case, result: CaseResult) -> StoredFailure | None:
+    def store(self, job: Job, case: Case, result: CaseResult) -> StoredFailure | None:
         """A draw that fails for a new cause, kept: whatever ends the search for a smaller one, it is not lost."""
         if not is_failure(result):
             return None
@@ -240,9 +240,9 @@ class _FuzzSlot(Value):
         if isinstance(case, CaseResult):
             return FuzzCaseFinished(planned, case)
         result = self.runner.run_case(case, operator)
-        found = self.keeper.found(planned, case, result)
+        found = self.keeper.store(planned, case, result)
         if found is None or not found.can_shrink:
-            return FuzzCaseFinished(planned, result, None if found is None else found.as_drawn)
+            return FuzzCaseFinished(planned, result, None if found is None else found.unminimised)
         small = minimised(case, operator, planned.target.reductions, lambda one: self.runner.run_case(one, operator))
         finding = self.keeper.smallest(found, small)
         if small.interrupted:
@@ -343,8 +343,8 @@ class FuzzRun:
     def _headline(self, finding: NewCause) -> str:
         failing = self._failing.get(cause_key(finding.drawn)) or [finding.drawn]
         everything = [*failing, *self._passing[finding.operator]]
-        operators: Mapping[str, Operator] = {target.operator.name: target.operator for target in self._targets}
-        return headline_of(failing, everything, operators[finding.operator])
+        operator = next(one.operator for one in self._targets if one.operator.name == finding.operator)
+        return headline_of(failing, everything, operator)
 
     def _title(self) -> None:
         """What was found is told with all that is known at the end."""
@@ -378,7 +378,7 @@ class FuzzRequest(Value):
 
 
 def targets_of(request: FuzzRequest, session: Session, corpus: Corpus) -> list[FuzzedOperator]:
-    """The operators to draw for, each from where an earlier hunt stopped; those without a space are left out."""
+    """The operators to draw for, each from where an earlier fuzz run stopped; those without a space are left out."""
     known = session.catalogue.operators
     chosen = [known.find(name) for name in request.operators] or [known[name] for name in known]
     found = []
@@ -409,7 +409,7 @@ def run_fuzz(
     begin: Callable[[Sequence[FuzzedOperator]], None] = lambda _: None,
     tell: Callable[[FuzzCaseFinished, FuzzReport], None] = lambda *_: None,
 ) -> FuzzReport:
-    """Run the hunt; `begin` hears what is drawn for once the backend is loaded, `tell` every verdict."""
+    """Run it; `begin` hears what is drawn for once the backend is loaded, `tell` every verdict."""
     corpus = Corpus(request.corpus, session.catalogue.operators)
     targets = targets_of(request, session, corpus)
     options = fuzz_options(request.run)
@@ -439,10 +439,8 @@ class FuzzRunner:
         self.precision, self.is_reference = caller.precision, caller.is_reference
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._open.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._open.__exit__(*error)
 
     def prepare(self, operator: str) -> None:
         """Load the operator, before somebody looks at the clock."""
@@ -466,25 +464,20 @@ def fuzz_options(request: RunOptions) -> Options:
         raise UsageError(
             "--stress: say how often each draw is repeated, e.g. --stress 5x; --seconds is for the whole fuzz run."
         )
-    return Options(
-        elementwise=True,
-        bounds_alone=True,
-        timeout=request.timeout,
-        stress=stress,
-        sides=tuple(Side) if request.guard_pages else (None,),
-    )
+    sides = tuple(Side) if request.guard_pages else (None,)
+    return Options(elementwise=True, bounds_alone=True, timeout=request.timeout, stress=stress, sides=sides)
 
 
 def fuzz_exit_code(report: FuzzReport) -> ExitCode:
     """What a fuzz run answers to the shell."""
-    codes = set()
-    if report.findings or report.failed or any(is_failure(result) for _, result in report.corpus):
-        codes.add(ExitCode.FAILED)
-    codes |= {ExitCode.BUG if result.bug else ExitCode.CONTENT for result in report.broken}
-    if report.lost is not None:
-        codes.add(ExitCode.BACKEND)
     if report.interrupted:
         return ExitCode.INTERRUPTED
-    if not report.compared:
-        codes.add(ExitCode.EMPTY)
-    return ExitCode.worst(codes)
+    has_failed = report.findings or report.failed or any(is_failure(result) for _, result in report.corpus)
+    apply = {
+        ExitCode.FAILED: has_failed,
+        ExitCode.BUG: any(result.bug for result in report.broken),
+        ExitCode.CONTENT: any(not result.bug for result in report.broken),
+        ExitCode.BACKEND: report.lost is not None,
+        ExitCode.EMPTY: not report.compared,
+    }
+    return ExitCode.worst(code for code, applies in apply.items() if applies)

@@ -1,8 +1,6 @@
-"""What counts as the same failure, and candidates judged as `run` judges, without waiting long for hangs.
+"""The search for the smallest case that fails for the same cause: bounded, and the same every time.
 
-The search for the smallest case that fails for the same cause: bounded, and the same every time.
-
-What became of a case, in a line.
+It says what counts as the same failure, and judges candidates as `run` judges, without waiting long for hangs.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,8 +24,7 @@ from mluops_gtest.running.caller import Caller, LostDeviceError, open_callers
 from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunOptions
 from mluops_gtest.running.session import options_of
-from mluops_gtest.search import minimise_candidates as plain_values
-from mluops_gtest.search import minimise_candidates as refused_calls
+from mluops_gtest.search import minimise_candidates as simpler_calls
 from mluops_gtest.search.minimise_candidates import LIMIT, Candidates, recipe_output_of
 
 # A kind of cause, and what it is about: an output, a buffer and its side, a signal, an exception, two statuses.
@@ -204,7 +201,8 @@ def minimised(
     search = _Search(case, operator, reductions, execute, limit, tell)
     finished = interrupted = False
     try:
-        finished = search.run()
+        search.run()
+        finished = True
     except _EnoughError:
         pass
     except KeyboardInterrupt:
@@ -242,19 +240,19 @@ class _Search:
         self._operator, self._reductions = operator, reductions
         self._execute, self._limit, self._tell = execute, limit, tell
 
-    def run(self) -> bool:
-        """Whether nothing more can be taken away."""
+    def run(self) -> None:
+        """Search until nothing more can be taken away."""
         self.result = self._called(self.best, "the case itself")
         if not can_be_minimised(self.result):
-            return True
+            return
         self._cause = FailureCause.of(self.result)
         self._candidates = Candidates.like(self.best, self._operator)
         if not self._candidates.answer.computes:
-            self.best = refused_calls.with_usual_criteria(self.best, self._operator)
+            self.best = simpler_calls.with_usual_criteria(self.best, self._operator)
             self._plainer(self._refused)
-            return True
+            return
         if not self._rebase():
-            return True
+            return
         while self._shrink(_PATIENCE):
             pass
         while self._plainer(self._settings, self._tensors) and self._shrink(_PATIENCE):
@@ -262,7 +260,6 @@ class _Search:
         # Few are left: now each by itself.
         while self._shrink(_THOROUGH) or self._plainer(self._settings, self._tensors, self._elements):
             pass
-        return True
 
     def sizes_of(self, case: Case) -> dict[str, int]:
         """How many there are of every quantity that the operator declares."""
@@ -309,26 +306,25 @@ class _Search:
         return sum(self._take_away(name, one, patience) for name, one in self._reductions.items()) > 0
 
     def _take_away(self, name: str, reduction: Reduction, patience: int) -> bool:
-        size = self._size(name, reduction)
+        def count() -> int:
+            return self._call_reduction(name, reduction.size)
+
+        size = count()
         # A mistake that needs only one of them, whichever, needs no search.
         taken = size > 2 and (self._without(name, reduction, 1, size) or self._without(name, reduction, 0, size - 1))
-        size = self._size(name, reduction)
-        piece = size
+        piece = size = count()
         while piece:
             stop, stayed = size, 0
             while stop > 0 and stayed < patience:
                 start = max(0, stop - piece)
                 if self._without(name, reduction, start, stop):
                     taken = True
-                    size = self._size(name, reduction)
+                    size = count()
                 else:
                     stayed += 1
                 stop = min(start, size)
             piece = min(piece // 2, size)
         return taken
-
-    def _size(self, name: str, reduction: Reduction) -> int:
-        return self._call_reduction(name, reduction.size)
 
     def _without(self, name: str, reduction: Reduction, start: int, stop: int) -> bool:
         made = self._call_reduction(name, reduction.without, start, stop)
@@ -348,32 +344,30 @@ class _Search:
 
     def _plainer(self, *kinds: Offers) -> bool:
         """Take every plainer call that still fails so; whether there was one."""
-        return sum(self._takes_offers(offers) for offers in kinds) > 0
-
-    def _takes_offers(self, offers: Offers) -> bool:
-        """Begin anew with each candidate that is taken; what was tried is not tried again."""
-        taken = 0
-        while any(self._takes(candidate, what) for candidate, what in offers(self.best)):
-            taken += 1
-        return taken > 0
+        before = self.taken
+        for offers in kinds:
+            # Anew after each that is taken; what was tried is not tried again.
+            while any(self._takes(candidate, what) for candidate, what in offers(self.best)):
+                pass
+        return self.taken > before
 
     def _tensors(self, case: Case) -> Iterator[Offer]:
-        return ((self._candidates.with_call(case, made), "values") for made in plain_values.plainer_tensors(case))
+        return ((self._candidates.with_call(case, made), "values") for made in simpler_calls.plainer_tensors(case))
 
     def _elements(self, case: Case) -> Iterator[Offer]:
-        return ((self._candidates.with_call(case, made), "values") for made in plain_values.plainer_elements(case))
+        return ((self._candidates.with_call(case, made), "values") for made in simpler_calls.plainer_elements(case))
 
     def _settings(self, case: Case) -> Iterator[Offer]:
-        for made in plain_values.plainer_params(case, self._operator):
+        for made in simpler_calls.plainer_params(case, self._operator):
             yield self._candidates.with_call(case, made), "parameters"
-        for expect in plain_values.plainer_caller(case):
+        for expect in simpler_calls.plainer_caller(case):
             yield self._candidates.with_call(replace(case, expect=expect), recipe_output_of(case)), "caller"
 
     def _refused(self, case: Case) -> Iterator[Offer]:
-        yield self._candidates.refused(refused_calls.without_values(case)), "values"
-        for simpler in refused_calls.simpler(case, self._operator):
+        yield self._candidates.refused(simpler_calls.without_values(case)), "values"
+        for simpler in simpler_calls.simpler(case, self._operator):
             yield self._candidates.refused(simpler), "what is odd"
-        for smaller in refused_calls.smaller(case, self._operator):
+        for smaller in simpler_calls.smaller(case, self._operator):
             yield self._candidates.refused(smaller), "dims"
 
 

@@ -1,10 +1,7 @@
-"""How often a search may call the backend.
+"""Smaller calls made into complete cases, if the document defines them and the checks answer them as before.
 
-A smaller call made into a complete case, if the document defines it and the checks answer it as before.
-
-Plainer values for a call of the same size: 0, 1, small integers, default parameters.
-
-Smaller calls that compute nothing: they have no values to keep, only dims, types, parameters and null pointers.
+Those that compute get plainer values: 0, 1, small integers, default parameters. Those that compute nothing have no
+values to keep, only dims, types, parameters and null pointers.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,9 +26,8 @@ from mluops_gtest.core.operator import (
 )
 from mluops_gtest.core.tensor import Array, Tensor, TensorDesc, digest_tensors
 
+# How often a search may call the backend.
 LIMIT = 300
-
-
 T = TypeVar("T")
 # What tells two candidates apart.
 Identity = tuple[object, ...]
@@ -293,10 +289,9 @@ def _without(names: tuple[str, ...], one: str) -> tuple[str, ...]:
 
 def with_usual_criteria(case: Case, operator: Operator) -> Case:
     """The case with criteria for every output, whatever its type: nobody uses them, but a file has one list for all."""
-    specs = (operator.output(tensor.id) for tensor in case.outputs)
-    criteria = (spec.criteria.get(tensor.desc.dtype) for spec, tensor in zip(specs, case.outputs, strict=True))
-    usual = (next(iter(operator.output(tensor.id).criteria.values())) for tensor in case.outputs)
-    return replace(case, criteria=tuple(own or other for own, other in zip(criteria, usual, strict=True)))
+    known = [(tensor, operator.output(tensor.id).criteria) for tensor in case.outputs]
+    usual = (criteria.get(tensor.desc.dtype) or next(iter(criteria.values())) for tensor, criteria in known)
+    return replace(case, criteria=tuple(usual))
 
 
 def without_values(case: Case) -> Case:
@@ -341,7 +336,7 @@ def smaller(case: Case, operator: Operator) -> Iterator[Case]:
         for axis, length in enumerate(tensor.desc.dims):
             for shorter in _shorter(length):
                 dims = (*tensor.desc.dims[:axis], shorter, *tensor.desc.dims[axis + 1 :])
-                yield _with_tensors(case, {tensor.id: _refused_calls_resized(tensor.desc, dims)})
+                yield _with_tensors(case, {tensor.id: replace(tensor.desc, dims=dims)})
 
 
 def _shorter(length: int) -> Iterator[int]:
@@ -355,13 +350,9 @@ def _with_length(case: Case, operator: Operator, length: int, shorter: int) -> C
             return tuple(map(swapped, value))
         return shorter if type(value) is int and value == length else value
 
-    resized = {tensor.id: _refused_calls_resized(tensor.desc, swapped(tensor.desc.dims)) for tensor in case.tensors}
+    resized = {tensor.id: replace(tensor.desc, dims=swapped(tensor.desc.dims)) for tensor in case.tensors}
     params = {name: value if name in operator.results else swapped(value) for name, value in case.params.items()}
     return replace(_with_tensors(case, resized), params=params)
-
-
-def _refused_calls_resized(desc: TensorDesc, dims: tuple[int, ...]) -> TensorDesc:
-    return desc if dims == desc.dims else replace(desc, dims=dims)
 
 
 def _with_tensors(case: Case, descs: Mapping[str, TensorDesc]) -> Case:

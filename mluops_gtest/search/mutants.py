@@ -202,7 +202,7 @@ def likely_first(subject: Subject) -> Iterator[Case]:
     for case in sorted(subject.computing, key=lambda case: case.elements):
         draft = drafts[case.id]
         kinds[draft.recipe, draft.dtype, frozenset(draft.tags)].append(case)
-    return (case for turn in zip_longest(*kinds.values()) for case in turn if case is not None)
+    return (case for nth in zip_longest(*kinds.values()) for case in nth if case is not None)
 
 
 def run_mutant(subject: Subject, one: PlannedMutant, *, first_kill: bool) -> Trial:
@@ -219,7 +219,7 @@ def run_mutant(subject: Subject, one: PlannedMutant, *, first_kill: bool) -> Tri
 
 
 # Several rules ask for the same few cases again and again; all of them would fill the memory.
-_CASES_KEPT: Final = 256
+_CACHED_CASES: Final = 256
 
 
 def subject_of(session: Session, name: str, seeds: int) -> Subject:
@@ -229,7 +229,7 @@ def subject_of(session: Session, name: str, seeds: int) -> Subject:
     declared = catalogue.drafts_of(name)
     source = session.source(tuple(Selected(draft.id, name, draft.tags, draft=draft) for draft in declared.values()))
 
-    @functools.lru_cache(_CASES_KEPT)
+    @functools.lru_cache(_CACHED_CASES)
     def reseeded(case_id: str, seed: int) -> Case:
         return make_reseeded(declared[case_id], operator, seed, source.lock.get(case_id))
 
@@ -264,13 +264,13 @@ def trials(plan: TrialPlan) -> Iterator[Trial]:
     """Each of them, as they finish; fewer where the time is up."""
     deadline = None if plan.budget is None else time.monotonic() + plan.budget
     work = _Work(plan.names, deadline)
-    if plan.jobs <= 1:
-        operator = ""
-        while (task := work.take(operator)) is not None:
-            operator = task[0]
-            yield _try(plan.roots, *task, plan.first_kill)
+    if plan.jobs > 1:
+        yield from _in_processes(plan, work)
         return
-    yield from _in_processes(plan, work)
+    operator = ""
+    while (task := work.take(operator)) is not None:
+        operator = task[0]
+        yield _try(plan.roots, *task, plan.first_kill)
 
 
 class _Work:

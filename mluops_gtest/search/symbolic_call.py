@@ -17,7 +17,7 @@ from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import BUFFER_LIMIT
 from mluops_gtest.core.operator import Check, Operator, OutputSpec, TensorSpec
 from mluops_gtest.core.tensor import LARGE_ELEMENTS
-from mluops_gtest.search.audit_declarations import Axis, ShapeError, parse_shape
+from mluops_gtest.search.audit_declarations import Axis, readable_shape
 
 # A parameter by its name, an axis of a tensor, a number, or the product of some of these in any order.
 Term = str | tuple[str, int] | int | frozenset["Term"]
@@ -137,18 +137,12 @@ def never_written(operator: Operator, check: Check) -> bool:
     if not all(answer_to(check, call) for call in written):
         return False
     earlier = operator.checks[: operator.checks.index(check)]
+    shapes = filter(None, (readable_shape(spec.shape) for spec in operator.tensors))
     return all(
         answer_to(check, symbolic_call(operator, *_known_beside(output.id, _Before(operator, earlier, missing))))
-        for missing in range(1 + max(_optional_axes(spec) for spec in operator.tensors))
+        for missing in range(1 + max((shape.optional for shape in shapes), default=0))
         for output in operator.outputs
     )
-
-
-def _optional_axes(spec: TensorSpec | OutputSpec) -> int:
-    try:
-        return parse_shape(spec.shape).optional
-    except ShapeError:
-        return 0
 
 
 def _known_beside(output: str, before: "_Before") -> tuple[dict[str, Known], Facts]:
@@ -276,9 +270,8 @@ class _Before:
 
     def _fixed(self, spec: TensorSpec | OutputSpec) -> tuple[Axis, ...] | None:
         """The axes of a tensor that cannot have any other number of them."""
-        try:
-            shape = parse_shape(spec.shape)
-        except ShapeError:
+        shape = readable_shape(spec.shape)
+        if shape is None:
             return None
         most = len(shape.axes)
         others = [rank for rank in range(_MOST_AXES + 1) if not most - shape.optional <= rank <= most]

@@ -18,7 +18,7 @@ FACTS = {
     "MLUOPS_TEST_HISTORY": "results/history.py",
     "MLUOPS_TEST_KEEP_CALLS": "backends/exec_program.py",
     "MLUOPS_TEST_NATIVE": "base/native/library.py",
-    "MLUOPS_TEST_SETTINGS": "cli/settings.py",
+    "MLUOPS_TEST_SETTINGS": "cli/options.py",
     0x5C: "core/buffers.py",
     70: "base/errors.py",
     74: "base/errors.py",

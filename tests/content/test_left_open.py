@@ -9,7 +9,7 @@ from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.operator_parts import SPACE
-from mluops_gtest.search.audit_values import variants_told_apart
+from mluops_gtest.search.audit_values import variants_differ
 from mluops_gtest.search.draws import Draws
 from mluops_gtest.search.mutants import subject_of
 from tests.conftest import ROOT
@@ -81,7 +81,7 @@ def test_a_right_variant_passes_and_its_tag_alone_tells_it(name, variant):
     subject = subject_of(Session((str(ROOT),)), name, seeds=0)
     chosen = {tag: tuple(one for one in variants if one.name == variant) for tag, variants in subject.variants.items()}
     assert sum(map(len, chosen.values())) == 1
-    assert list(variants_told_apart(replace(subject, variants=chosen))) == []
+    assert list(variants_differ(replace(subject, variants=chosen))) == []
 
 
 def is_defined(name, case):

@@ -276,16 +276,15 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
         session.catalogue.load_all()
     chosen = [known.find(name).name for name in names] or list(known)
     found = [
-        finding
+        {"rule": rule, "operator": name, **asdict(problem)}
         for name in track(chosen, len(chosen), stderr())
-        for finding in audit_operator(subject_of(session, name, seeds))
+        for rule, problem in audit_operator(subject_of(session, name, seeds))
     ]
     if form == "json":
-        record = {"operators": chosen, "seeds": seeds, "findings": [asdict(finding) for finding in found]}
-        echo(json.dumps(record, indent=1, ensure_ascii=False))
+        echo(json.dumps({"operators": chosen, "seeds": seeds, "findings": found}, indent=1, ensure_ascii=False))
     else:
-        for finding in found:
-            echo(f"{finding.operator}: {finding.rule}: {finding.message}\n  {finding.place}\n  {finding.remedy}")
+        for one in found:
+            echo("{operator}: {rule}: {message}\n  {place}\n  {remedy}".format(**one))
         echo(f"{pluralize(len(chosen), 'operator')}, {len(RULES)} rules, {pluralize(len(found), 'finding')}")
     if not chosen:
         return int(ExitCode.EMPTY)

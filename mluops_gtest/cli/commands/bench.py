@@ -1,7 +1,8 @@
-"""`mluops-test bench`."""
+"""`mluops-test bench` and `device-spec`: two backends beside each other, and a machine beside its limits."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from mluops_gtest.results.statistics import TimedPair
 
-_EPILOG = """\b
+_BENCH_EPILOG = """\b
 Examples:
   mluops-test bench --tag network --backend numpy --backend torch
   mluops-test bench 'masked_im2col_forward/retinanet_*' -b c:./old.so -b c:./new.so
@@ -30,7 +31,7 @@ Examples:
 """
 
 
-@click.command("bench", epilog=_EPILOG)
+@click.command("bench", epilog=_BENCH_EPILOG)
 @selection_options
 @backend_option(
     "Give it twice: the backend to compare with, then the backend to judge, e.g. -b c:./old.so -b c:./new.so.",
@@ -66,6 +67,7 @@ def command(
     from mluops_gtest.backends.registry import is_in_process, is_native
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.terminal import stderr, stdout, track
+    from mluops_gtest.core.report import exit_code
     from mluops_gtest.running.caller import open_callers
     from mluops_gtest.running.case_run import CaseRun, Options
     from mluops_gtest.running.options import RunOptions
@@ -103,17 +105,9 @@ def command(
         )
         found = list(track(rows, len(cases), stderr()))
     _print(stdout(), backends, found)
-    return int(_exit_code(found))
-
-
-def _exit_code(found: "list[TimedPair]") -> ExitCode:
-    """Wrong results fail as in a run; being slower is an answer, not a failure."""
-    from mluops_gtest.core.report import exit_code
-
+    # Wrong results fail as in a run; being slower is an answer, not a failure.
     code = exit_code(result for one in found for result in one.results)
-    if code is ExitCode.OK and all(one.problem for one in found):
-        return ExitCode.EMPTY
-    return code
+    return int(ExitCode.EMPTY if code is ExitCode.OK and all(one.problem for one in found) else code)
 
 
 def _print(console: "Console", backends: Sequence[str], found: "Sequence[TimedPair]") -> None:
@@ -157,3 +151,58 @@ def _print(console: "Console", backends: Sequence[str], found: "Sequence[TimedPa
     left = len(found) - len(compared)
     words += [f"{left} not compared"] if left else []
     console.print(f"{second} against {first}: {', '.join(words)}", soft_wrap=True)
+
+
+_DEVICE_EPILOG = """\b
+Examples:
+  mluops-test device-spec --measure -o host.yaml   measure this machine
+  mluops-test device-spec my_device.yaml           check a description and show it
+
+\b
+A description is YAML that you can write yourself:
+  name: my-device
+  bandwidth_bytes_per_s: 1.2e+12
+  peak_ops_per_s: {float: 1.6e+13, half: 6.4e+13}   or one number
+"""
+
+
+@click.command("device-spec", epilog=_DEVICE_EPILOG)
+@click.argument("file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--measure", is_flag=True, help="Measure this machine with numpy: memory copies and matrix products.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the measured description here, e.g. -o host.yaml.  [default: standard output]",
+)
+def device_spec(file: Path | None, measure: bool, out: Path | None) -> None:
+    """Check and show the description of a device, or measure this machine.
+
+    `run --perf --device-spec FILE` then says how much of the bandwidth and peak each case reaches.
+    """
+    from mluops_gtest.base.files import replace_text
+    from mluops_gtest.cli.echo import echo
+    from mluops_gtest.results.times import DeviceSpec, device_spec_text, read_device_spec
+
+    if measure == (file is not None):
+        raise UsageError("Name a description, e.g. device-spec host.yaml, or give --measure.")
+    if file is not None:
+        if out is not None:
+            raise UsageError("-o goes with --measure; a description that exists is only shown.")
+        spec = read_device_spec(file)
+        peaks = spec.peak if isinstance(spec.peak, Mapping) else {"": spec.peak}
+        echo(f"name       {spec.name}")
+        echo(f"bandwidth  {spec.bandwidth:.4g} bytes/s")
+        for dtype, peak in peaks.items():
+            balance = f"{peak / spec.bandwidth:.4g} operations per byte make both a limit"
+            echo(f"peak       {peak:.4g} operations/s{f' ({dtype})' if dtype else ''}; {balance}")
+        return
+    from mluops_gtest.results.statistics import describe_host, measure_bandwidth, measure_peak
+
+    text = device_spec_text(DeviceSpec("host", measure_bandwidth(), measure_peak()), describe_host())
+    if out is None:
+        echo(text.removesuffix("\n"))
+        return
+    replace_text(out, text)
+    echo(f"Written: {out}")

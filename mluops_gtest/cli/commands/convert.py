@@ -1,4 +1,4 @@
-"""`mluops-test convert`."""
+"""`mluops-test convert`, `export` and `schema`: case files for other programs."""
 
 from pathlib import Path
 
@@ -7,9 +7,10 @@ import click
 from mluops_gtest.base.errors import ContentError, ExitCode, NothingSelectedError, UsageError
 from mluops_gtest.base.files import BINARY, CASE_SUFFIXES, TEXT
 from mluops_gtest.base.text import pluralize
-from mluops_gtest.cli.options import root_option
+from mluops_gtest.cli.options import file_options, format_option, root_option, selection_options
+from mluops_gtest.core.case import Query
 
-_EPILOG = """\b
+_CONVERT_EPILOG = """\b
 Examples:
   mluops-test convert case.prototxt case.pb
   mluops-test convert case.pb case.prototxt
@@ -17,7 +18,7 @@ Examples:
 """
 
 
-@click.command("convert", epilog=_EPILOG)
+@click.command("convert", epilog=_CONVERT_EPILOG)
 @click.argument("src", type=click.Path(path_type=Path, exists=True))
 @click.argument("dst", type=click.Path(path_type=Path))
 @click.option(
@@ -76,3 +77,102 @@ def _target_suffix(source: Path, form: str | None) -> str:
     if form:
         return f".{form}"
     return BINARY if source.suffix == TEXT else TEXT
+
+
+_EXPORT_EPILOG = """\b
+Examples:
+  mluops-test export --out released                        the default set
+  mluops-test export --op voxel_pooling_forward --tag network --out released --format pb
+  mluops-test export my_cases/ --out released              files of your own
+"""
+
+
+@click.command("export", epilog=_EXPORT_EPILOG)
+@selection_options
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write to this new or empty folder, e.g. --out released.",
+)
+@format_option("prototxt", "pb", words="Text or binary files, e.g. --format pb.")
+@file_options
+def export_cases(
+    query: Query, roots: tuple[str, ...], out: Path, form: str, strict: bool, allow_outside_paths: bool
+) -> int:
+    """Write cases for the released runner (mluop_gtest).
+
+    Each case becomes OPERATOR/test_case/NAME with only the fields of the schema and the ids input1, …, output1, …;
+    index.json lists them. The runner can only compare values, all of them, so cases that expect a status, need a
+    special caller or leave rows of an output free are left out and listed with the reason.
+    """
+    from mluops_gtest.catalog.produce import Export, not_exportable
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import echo, echo_error
+    from mluops_gtest.cli.terminal import stderr, track
+    from mluops_gtest.version import __version__
+
+    session = Session(roots)
+    chosen = session.select(query).cases
+    source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
+    export = Export(out, f".{form}", source.schema)
+    broken = 0
+    for selected in track(chosen, len(chosen), stderr()):
+        try:
+            case = source.load(selected.id)
+            operator = session.catalogue.operators.get(case.operator)
+            reason = not_exportable(case, operator)
+            if operator is not None and not reason:
+                export.add(case, operator, Path(selected.id).name if selected.path is None else selected.path.stem)
+                continue
+            echo(f"left out {selected.id}: {reason}")
+        except ContentError as error:
+            broken += 1
+            reason = str(error)
+            echo_error(f"error: {reason}")
+        export.left_out.append({"id": selected.id, "reason": reason})
+    export.write_index(__version__)
+    left_out = len(export.left_out) - broken
+    cases = pluralize(len(export.written), "case")
+    echo(f"{cases} written to {out}, {left_out} left out" + (f", {broken} broken" if broken else ""))
+    if broken:
+        return int(ExitCode.CONTENT)
+    return int(ExitCode.OK if export.written else ExitCode.EMPTY)
+
+
+_SCHEMA_EPILOG = """\b
+Examples:
+  mluops-test schema                              the schema of case files
+  mluops-test schema mluops_gtest_expect.proto    our extension of it
+  mluops-test schema --out proto/                 both, as files for protoc
+"""
+# Listed here so that --help loads no schema; a test compares the list with the files written.
+_FILES = ("mluoptest.proto", "mluops_gtest_expect.proto")
+
+
+@click.command("schema", epilog=_SCHEMA_EPILOG)
+@click.argument("file", type=click.Choice(_FILES), default=_FILES[0])
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write both files into this folder instead of printing one, e.g. --out proto.",
+)
+@root_option
+def schema(roots: tuple[str, ...], file: str, out: Path | None) -> None:
+    """Print the .proto file that describes case files: mluoptest.proto, with the parameters of every known operator.
+
+    With it, protobuf tools of any language can read case files. Cases that expect a status or need a special caller
+    have one more field; mluops_gtest_expect.proto declares it.
+    """
+    from mluops_gtest.base.files import replace_file
+    from mluops_gtest.casefiles.schema import Schema, proto_files
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import echo
+
+    texts = proto_files(Schema.of(Session(roots).catalogue.operators.values()))
+    if out is None:
+        echo(texts[file].removesuffix("\n"))
+        return
+    for name, text in texts.items():
+        replace_file(out / name, [text.encode()])
+        echo(f"{out / name}")

@@ -22,9 +22,10 @@ from mluops_gtest.cli.options import (
     isolate_option,
     reseed_option,
     root_option,
+    stands_in_settings,
     timeout_option,
+    typed_options,
 )
-from mluops_gtest.cli.settings import stands_in_settings, typed_options
 from mluops_gtest.core.case import Query
 
 if TYPE_CHECKING:
@@ -179,11 +180,7 @@ def _run_now(session: "Session", request: "RunOptions", case: "Case") -> "tuple[
     def keep(outputs: CaseOutputs) -> None:
         # The buffers go with the worker.
         arrays = {name: np.array(array) for name, array in outputs.arrays.items()}
-        kept.append(
-            CaseOutputs(
-                outputs.case, outputs.operator, outputs.expectation, outputs.result, arrays, dict(outputs.scalars)
-            )
-        )
+        kept.append(replace(outputs, arrays=arrays, scalars=dict(outputs.scalars)))
 
     with open_callers(request, session.catalogue) as (caller, *_):
         case_run = CaseRun(caller, Options(timeout=request.timeout, strict=request.strict), keep)

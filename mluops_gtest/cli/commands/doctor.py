@@ -1,10 +1,10 @@
-"""`mluops-test doctor`."""
+"""`mluops-test doctor` and `mluops-test backends`: what can be tested, and whether it keeps its promises."""
 
 import click
 
 from mluops_gtest.cli.options import adapter_options, backend_option, root_option, run_option
 
-_EPILOG = """\b
+_DOCTOR_EPILOG = """\b
 Examples:
   mluops-test doctor --backend my_kernels.py:backend
   mluops-test doctor --backend c:./libmykernels.so --op voxel_pooling_forward
@@ -14,7 +14,7 @@ Examples:
 _COMPARED = 70_000
 
 
-@click.command("doctor", epilog=_EPILOG)
+@click.command("doctor", epilog=_DOCTOR_EPILOG)
 @backend_option("The backend to check (named as for `run`), e.g. -b my_kernels.py:backend.")
 @click.option("--self", "own", is_flag=True, help="Check mluops-test itself: what it runs on, and its native core.")
 @click.option("--op", "operators", multiple=True, help="Only this operator, e.g. --op get_indice_pairs.")
@@ -122,3 +122,29 @@ def disagreements() -> list[str]:
         if repr(compare(*pair, dtype, kinds)) != repr(expected):
             wrong.append(dtype.value)
     return wrong
+
+
+_BACKENDS_EPILOG = """\b
+Examples:
+  mluops-test backends
+  mluops-test run --backend reference
+  mluops-test run --backend my_package.kernels:backend
+  mluops-test run --backend ./my_kernels.py:backend
+"""
+
+
+@click.command("backends", epilog=_BACKENDS_EPILOG)
+def backends() -> None:
+    """Show which backends are installed and whether they load.
+
+    Any Python object can be a backend, too: module:attribute or path/file.py[:attribute].
+    """
+    from mluops_gtest.backends.registry import known_backends
+    from mluops_gtest.cli.terminal import stdout
+    from mluops_gtest.results.reports.terminal import FOLD, table_of
+    from mluops_gtest.results.reports.text import escape
+
+    table = table_of((("backend", "status", "from"), FOLD))
+    for backend in known_backends():
+        table.add_row(escape(backend.name), escape(backend.problem or "ready"), escape(backend.origin))
+    stdout().print(table)

@@ -16,9 +16,9 @@ from mluops_gtest.cli.options import (
     root_option,
     run_option,
     run_options,
+    typed_options,
     worker_options,
 )
-from mluops_gtest.cli.settings import typed_options
 from mluops_gtest.core.case import Query
 
 if TYPE_CHECKING:
@@ -92,8 +92,7 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
     """
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo_error, one_interrupt
-    from mluops_gtest.cli.progress import FuzzProgress
-    from mluops_gtest.cli.terminal import print_page, stderr, stdout
+    from mluops_gtest.cli.terminal import FuzzProgress, print_page, stderr, stdout
     from mluops_gtest.running.session import refuse
     from mluops_gtest.search.fuzz import SECONDS, FuzzRequest, fuzz_exit_code, run_fuzz
 

@@ -1,4 +1,4 @@
-"""`mluops-test generate`."""
+"""`mluops-test generate` and `mluops-test verify`: cases made, and their baselines computed again."""
 
 from collections import Counter
 from pathlib import Path
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mluops_gtest.base.errors import ExitCode, UnwritableError
+from mluops_gtest.base.errors import ContentError, ExitCode, UndefinedCallError, UnwritableError
 from mluops_gtest.base.text import pluralize
-from mluops_gtest.cli.options import format_option, jobs_option, selection_options
+from mluops_gtest.cli.options import file_options, format_option, jobs_option, selection_options
 from mluops_gtest.core.case import Query
 
 if TYPE_CHECKING:
     from mluops_gtest.catalog.produce import Produced, Target
 
-_EPILOG = """\b
+_GENERATE_EPILOG = """\b
 Examples:
   mluops-test generate --all                        the whole content of this checkout, lock file included
   mluops-test generate --all --check -j 2           are the stored cases still what generate makes?
@@ -23,7 +23,7 @@ Examples:
 """
 
 
-@click.command("generate", epilog=_EPILOG)
+@click.command("generate", epilog=_GENERATE_EPILOG)
 @selection_options
 @click.option(
     "--out",
@@ -68,7 +68,7 @@ def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, j
     made = len(produced) - len(problems) - len(unwritable)
     if unwritable:
         waiting = len(work.targets) - made - len(problems)
-        left = f"{waiting} cases are left; free some space and run the same command again."
+        left = f"{waiting} cases are left; free some space and run the same generate again."
         raise UnwritableError(f"{unwritable[0]} {left}")
     return int(ExitCode.CONTENT if problems else ExitCode.OK)
 
@@ -81,3 +81,57 @@ def _written(produced: "list[Produced]", target: "Target") -> str:
     larger = f"\n{large} only in the lock file, to be made when first run" if len(sizes) < made else ""
     files = f"{pluralize(len(sizes), 'file')} written to {target.folder} ({sum(sizes) / 1e6:.2f} MB)"
     return f"{pluralize(made, 'case')} made, {files}{larger}"
+
+
+_VERIFY_EPILOG = """\b
+Examples:
+  mluops-test verify                       the default set
+  mluops-test verify --tag network         the network scales
+  mluops-test verify my_cases/             files of your own
+"""
+
+
+@click.command("verify", epilog=_VERIFY_EPILOG)
+@selection_options
+@file_options
+def verify(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_paths: bool) -> int:
+    """Recompute every stored baseline from its stored inputs and report differences.
+
+    It also compares every expected status with the answer of the operator's checks.
+    """
+    from mluops_gtest.catalog.produce import verify_case
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import echo
+    from mluops_gtest.cli.terminal import stderr, track
+
+    session = Session(roots)
+    chosen = session.select(query).cases
+    source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
+    verified = differing = skipped = 0
+    for selected in track(chosen, len(chosen), stderr()):
+        why_not, found = "", []
+        try:
+            case = source.load(selected.id)
+            operator = session.catalogue.operators.get(case.operator)
+            if operator is None:
+                why_not = f"operator {case.operator!r} is not supported"
+            elif not case.baseline_stored:
+                why_not = "it stores no baseline (device CPU)"
+            else:
+                found = verify_case(case, operator)
+        except ContentError as error:
+            found = [str(error)]
+            if isinstance(error, UndefinedCallError) and not strict and selected.draft is None:
+                why_not = f"{case.operator} does not define this call: {error.why}"
+        if why_not:
+            skipped += 1
+            echo(f"skipped {selected.id}: {why_not}")
+        elif found:
+            differing += 1
+            echo(f"differs {selected.id}: {'; '.join(found)}")
+        else:
+            verified += 1
+    echo(f"{verified} verified, {differing} {'differs' if differing == 1 else 'differ'}, {skipped} skipped")
+    if differing:
+        return int(ExitCode.CONTENT)
+    return int(ExitCode.OK if verified else ExitCode.EMPTY)

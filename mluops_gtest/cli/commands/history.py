@@ -1,5 +1,7 @@
 """`mluops-test history`: runs, one case over time, the cases of an operator with sparklines."""
 
+import contextlib
+import difflib
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -46,7 +48,8 @@ def case_page(trends: Sequence[CaseTrend]) -> Iterator[Table | str]:
             times = f"{point.seconds * 1e3:.3f}"
             table.add_row(escape(point.run.started), escape(point.run.commit), word, times, escape(_readings(point)))
         yield table
-        yield _summary(trend)
+        shares = f"passed {_percent(trend.pass_rate)}, flaky {_percent(trend.flake_rate)}, {trend.flips} flips"
+        yield f"  {pluralize(len(trend.ran), 'run')}: {shares}"
         for drift in trend.drifts:
             bars = sparkline(drift.values, log=True)
             yield f"  {escape(drift.output)} {drift.criterion}  {bars}  {_growth(drift)}"
@@ -98,14 +101,6 @@ def _when(run: Run) -> str:
 
 def _table(left: Sequence[str], right: Sequence[str], last: Sequence[str]) -> Table:
     return table_of((left, FOLD), (right, RIGHT), (last, FOLD))
-
-
-def _summary(trend: CaseTrend) -> str:
-    runs = "run" if len(trend.ran) == 1 else "runs"
-    return (
-        f"  {len(trend.ran)} {runs}: passed {_percent(trend.pass_rate)}, flaky {_percent(trend.flake_rate)}, "
-        f"{trend.flips} flips"
-    )
 
 
 def _readings(point: Point) -> str:
@@ -204,10 +199,8 @@ def show(case: str | None, db: Path | None, **which: Any) -> None:
     With a case id: its outcome in each run, how often it passed and was flaky, and whether its accuracy drifts.
     """
     from mluops_gtest.cli.terminal import print_page, stdout
-    from mluops_gtest.results.history import History, history_path
 
-    with History(history_path(db)) as history:
-        runs = _select_runs(history, **which)
+    with _open_runs(db, **which) as (history, runs):
         trends = history.trends(runs, case=case) if case is not None else ()
         known = history.names("name") if case is not None and not trends else ()
     if case is None:
@@ -229,10 +222,8 @@ def trend(operator: str, db: Path | None, **which: Any) -> None:
     left; a | separates runs of different commits.
     """
     from mluops_gtest.cli.terminal import print_page, stdout
-    from mluops_gtest.results.history import History, history_path
 
-    with History(history_path(db)) as history:
-        runs = _select_runs(history, **which)
+    with _open_runs(db, **which) as (history, runs):
         trends = history.trends(runs, operator=operator)
         known = history.names("operator")
     if operator not in known:
@@ -249,27 +240,29 @@ def causes(db: Path | None, **which: Any) -> None:
     Runs that were added by an earlier version have no causes.
     """
     from mluops_gtest.cli.terminal import print_page, stdout
-    from mluops_gtest.results.history import History, history_path
 
-    with History(history_path(db)) as history:
-        runs = _select_runs(history, **which)
+    with _open_runs(db, **which) as (history, runs):
         found = history.causes(runs)
     print_page(stdout(), causes_page(found, runs))
 
 
-def _select_runs(history: "History", backend: str | None, last: int, labels: tuple[str, ...]) -> "tuple[Run, ...]":
-    """The runs that the options select."""
+@contextlib.contextmanager
+def _open_runs(
+    db: Path | None, backend: str | None, last: int, labels: tuple[str, ...]
+) -> "Iterator[tuple[History, tuple[Run, ...]]]":
+    """The history, and the runs that the options select."""
+    from mluops_gtest.results.history import History, history_path
+
     wanted = dict(word.partition("=")[::2] for word in labels)
     if not all("=" in word for word in labels) or len(wanted) < len(labels):
         raise UsageError(
             "--label: write NAME=VALUE, each name once, e.g. --label git.branch=main; `history show` lists labels."
         )
-    return history.runs(backend=backend, last=last, labels=wanted)
+    with History(history_path(db)) as history:
+        yield history, history.runs(backend=backend, last=last, labels=wanted)
 
 
 def _unknown_case(case: str, known: tuple[str, ...]) -> str:
-    import difflib
-
     if case in known:
         return f"None of the chosen runs has the case {case!r}; raise --last, or leave out --backend and --label."
     close = difflib.get_close_matches(case, known, n=1)

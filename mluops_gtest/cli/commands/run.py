@@ -11,8 +11,7 @@ import click
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ExitCode, HarnessError, UsageError
-from mluops_gtest.cli.options import options_from, run_options, selection_options
-from mluops_gtest.cli.settings import stands_in_settings, typed_options
+from mluops_gtest.cli.options import options_from, run_options, selection_options, stands_in_settings, typed_options
 from mluops_gtest.core.case import LARGEST_RESEED, NAMED_TAGS, Query
 
 if TYPE_CHECKING:
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mluops_gtest.catalog.source import StoredCases
-    from mluops_gtest.cli.progress import RunProgress
-    from mluops_gtest.cluster.answers import HostTally
+    from mluops_gtest.cli.terminal import RunProgress
     from mluops_gtest.core.report import Event, Listener, RunReport
     from mluops_gtest.results.folder import ResultsFolder
     from mluops_gtest.results.reports.terminal import TerminalReporter
@@ -175,8 +173,7 @@ def _execute(plan: "RunPlan", folder: "ResultsFolder", verbosity: int, open_back
     """Run the planned cases into the folder, and print what comes of them."""
     from mluops_gtest.backends.registry import is_native
     from mluops_gtest.cli.echo import echo, echo_error, one_interrupt
-    from mluops_gtest.cli.progress import RunProgress
-    from mluops_gtest.cli.terminal import stderr, stdout
+    from mluops_gtest.cli.terminal import RunProgress, stderr, stdout
     from mluops_gtest.results.reports.terminal import TerminalReporter
     from mluops_gtest.running.session import run_session
 
@@ -210,28 +207,22 @@ def _opener_on_cluster(listeners: "list[Listener]", progress: "RunProgress") -> 
     """Opens the backend on the cluster; the progress line then says what each host does."""
     from mluops_gtest.cli.echo import echo_error
     from mluops_gtest.cluster.session import opener_on_cluster
+    from mluops_gtest.core.report import CaseFinished, CaseStarted
 
     @contextlib.contextmanager
     def open_backend(plan: "RunPlan", source: "StoredCases") -> "Iterator[OpenBackend]":
         with opener_on_cluster(echo_error)(plan, source) as opened:
-            listeners.append(_HostNotes(opened.hosts, progress))
+
+            def note_hosts(event: "Event") -> None:
+                if isinstance(event, CaseStarted | CaseFinished):
+                    hosts = opened.hosts.items()
+                    words = (f"{host}: {len(one.running)} running, {one.done} done" for host, one in hosts)
+                    progress.note(" · ".join(words))
+
+            listeners.append(note_hosts)
             yield opened
 
     return open_backend
-
-
-class _HostNotes:
-    """Tells the progress line what each host of a cluster does."""
-
-    def __init__(self, hosts: "Mapping[str, HostTally]", progress: "RunProgress") -> None:
-        self._hosts, self._progress = hosts, progress
-
-    def __call__(self, event: "Event") -> None:
-        from mluops_gtest.core.report import CaseFinished, CaseStarted
-
-        if isinstance(event, CaseStarted | CaseFinished):
-            words = (f"{host}: {len(one.running)} running, {one.done} done" for host, one in self._hosts.items())
-            self._progress.note(" · ".join(words))
 
 
 def _print_end(
@@ -294,34 +285,30 @@ def _print_performance(console: "Console", report: "RunReport") -> None:
 def _performance_table(timed: "Sequence[TimedResult]", *, with_device: bool) -> "Table":
     """Median with its interval, spread, and shares of the device."""
     from mluops_gtest.results.reports.terminal import LINE, RIGHT, table_of
+    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.times import duration
 
     with_interface = any(one.device is not None for one in timed)
     interface = ("interface",) if with_interface else ()
     device = ("io_eff", "compute_eff", "bottleneck", "verdict") if with_device else ()
-    figures = ("median", *interface, "95 % interval", "MAD", "cv", "samples", "workspace", *device)
-    table = table_of((("case", "time"), LINE), (figures, RIGHT))
+    columns = ("median", *interface, "95 % interval", "MAD", "cv", "samples", "workspace", *device)
+    table = table_of((("case", "time"), LINE), (columns, RIGHT))
     for one in timed:
-        table.add_row(*_row(one, with_interface, with_device))
+        figures = one.latency
+        assert one.result.perf is not None
+        table.add_row(
+            escape(one.result.case),
+            "device" if one.device is not None else "interface",
+            duration(figures.median),
+            *([duration(one.interface.median)] if with_interface else ()),
+            f"{duration(figures.low)} – {duration(figures.high)}" if figures.low else _ABSENT,
+            duration(figures.mad),
+            f"{figures.cv:.1%}",
+            str(figures.count),
+            str(one.result.perf.workspace_bytes),
+            *(_efficiency(one) if with_device else ()),
+        )
     return table
-
-
-def _row(one: "TimedResult", with_interface: bool, with_device: bool) -> list[str]:
-    from mluops_gtest.results.reports.text import escape
-    from mluops_gtest.results.times import duration
-
-    figures = one.latency
-    assert one.result.perf is not None
-    row = [escape(one.result.case), "device" if one.device is not None else "interface", duration(figures.median)]
-    if with_interface:
-        row.append(duration(one.interface.median))
-    row += [
-        f"{duration(figures.low)} – {duration(figures.high)}" if figures.low else _ABSENT,
-        duration(figures.mad),
-        f"{figures.cv:.1%}",
-        str(figures.count),
-        str(one.result.perf.workspace_bytes),
-    ]
-    return row + _efficiency(one) if with_device else row
 
 
 def _efficiency(one: "TimedResult") -> list[str]:

@@ -55,16 +55,12 @@ class TestGit:
         git(repository, "add", "new.c")
         assert git_labels(repository)["git.state"] == "changed"
 
-    def test_before_the_first_commit(self, repository, tmp_path):
-        empty = tmp_path / "empty"
-        empty.mkdir()
-        git(empty, "init", "-q", "-b", "main")
-        assert git_labels(empty) == {"git.branch": "main", "git.state": "clean"}
-
-    def test_outside_of_any_repository(self, repository, tmp_path):
-        outside = tmp_path / "outside"
-        outside.mkdir()
-        assert git_labels(outside) == {}
+    def test_outside_of_any_repository_and_before_the_first_commit(self, repository, tmp_path):
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        assert git_labels(folder) == {}
+        git(folder, "init", "-q", "-b", "main")
+        assert git_labels(folder) == {"git.branch": "main", "git.state": "clean"}
 
     def test_neither_hooks_nor_monitors_run_and_nothing_is_written(self, repository):
         proof = repository / "ran"
@@ -98,27 +94,22 @@ def test_without_git(tmp_path, monkeypatch):
 
 
 def test_given_labels():
-    assert parse_labels(["device=mlu370", "url=http://a/?b=c", "a_b-2=ü x"]) == {
-        "device": "mlu370",
-        "url": "http://a/?b=c",
-        "a_b-2": "ü x",
-    }
+    labels = {"device": "mlu370", "url": "http://a/?b=c", "a_b-2": "ü x"}
+    assert parse_labels([f"{name}={value}" for name, value in labels.items()]) == labels
+
+
+BAD_NAMES = ("=x", "1st=x", "a b=x")
+BAD_VALUES = ("", " ", "x" * 201, "a\nb", "\x1b[31mred")
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["device"], "write NAME=VALUE, e.g. --label device=mlu370"),
-        (["=x"], "a name begins with a letter"),
         (["git.commit=abc"], "letters, digits, - and _"),
-        (["1st=x"], "a name begins with a letter"),
-        (["a b=x"], "a name begins with a letter"),
         (["n" * 65 + "=x"], "at most 64"),
-        (["device="], "one line of 1 to 200 characters"),
-        (["device= "], "one line of 1 to 200 characters"),
-        (["device=" + "x" * 201], "one line of 1 to 200 characters"),
-        (["device=a\nb"], "one line of 1 to 200 characters"),
-        (["device=\x1b[31mred"], "one line of 1 to 200 characters"),
+        *(([word], "a name begins with a letter") for word in BAD_NAMES),
+        *(([f"device={value}"], "one line of 1 to 200 characters") for value in BAD_VALUES),
         (["device=a", "device=b"], "--label device is given twice, as 'a' and as 'b'"),
         (["device=a", "device=a"], "given twice"),
     ],

@@ -34,6 +34,14 @@ class Scaled(mt.NumpyBackend):
         return status
 
 
+@pytest.fixture
+def kernels(tmp_path):
+    """A file with a backend that is right."""
+    file = tmp_path / "kernels.py"
+    file.write_text("import mluops_gtest as mt\n\nbackend = mt.NumpyBackend()\n")
+    return file
+
+
 @pytest.fixture(scope="module")
 def twin():
     (case,) = mt.cases(TWIN)
@@ -134,9 +142,7 @@ def test_every_option_of_a_run_is_an_argument_and_an_option():
     assert typed - selection - reports - about_the_terminal == OPTIONS.keys() - {"reports", "settings"}
 
 
-def test_arguments_that_only_the_command_line_had_reach_the_run(tmp_path):
-    file = tmp_path / "kernels.py"
-    file.write_text("import mluops_gtest as mt\n\nbackend = mt.NumpyBackend()\n")
+def test_arguments_that_only_the_command_line_had_reach_the_run(tmp_path, kernels):
     settings = tmp_path / "mluops-test.toml"
     settings.write_text('backend = "./kernels.py"\ntimeout = 30\n[labels]\nteam = "a"\n')
     report = mt.run(
@@ -161,34 +167,15 @@ def test_arguments_that_only_the_command_line_had_reach_the_run(tmp_path):
     assert len(again[TWIN].perf.samples_ns) == 2
 
 
-WRONG = """
-import mluops_gtest as mt
-
-
-class Scaled(mt.NumpyBackend):
-    name = "scaled"
-
-    def run(self, call):
-        status = super().run(call)
-        if status == mt.Status.SUCCESS:
-            call.array("output_features")[...] *= 1.5
-        return status
-
-
-backend = Scaled()
-"""
-
-
 def test_a_fuzz_run_a_minimised_case_and_the_causes_come_as_values(tmp_path, scaled_report):
     file = tmp_path / "wrong.py"
-    file.write_text(WRONG)
-    found = mt.fuzz(
-        "voxel_pooling_forward", backend=str(file), cases=40, seed=7, corpus=tmp_path / "corpus", isolate=False
-    )
+    file.write_text(f"import mluops_gtest as mt\n\n\n{inspect.getsource(Scaled)}\n\nbackend = Scaled()\n")
+    how = {"backend": str(file), "isolate": False}
+    found = mt.fuzz("voxel_pooling_forward", cases=40, seed=7, corpus=tmp_path / "corpus", **how)
     assert (found.draws, found.interrupted) == (40, False)
     assert found.failed
     assert found.findings[0][0].file.is_file()
-    small = mt.minimise(TWIN, backend=str(file), isolate=False, calls=60, out=tmp_path / "small.prototxt")
+    small = mt.minimise(TWIN, calls=60, out=tmp_path / "small.prototxt", **how)
     assert small.fails
     assert small.elements[1] < small.elements[0]
     assert mt.cases(str(tmp_path / "small.prototxt"))[0].operator == "voxel_pooling_forward"
@@ -201,16 +188,10 @@ def test_a_fuzz_run_a_minimised_case_and_the_causes_come_as_values(tmp_path, sca
 
 def test_a_case_has_its_data(twin):
     assert repr(twin) == f"<case {TWIN}>"
-    assert (twin.operator, twin.status, twin.computes, twin.check_name) == (
-        "voxel_pooling_forward",
-        mt.Status.SUCCESS,
-        True,
-        None,
-    )
-    assert {name: array.shape for name, array in twin.inputs.items()} == {
-        "geom_xyz": (2, 96, 3),
-        "input_features": (2, 96, 5),
-    }
+    facts = (twin.operator, twin.status, twin.computes, twin.check_name)
+    assert facts == ("voxel_pooling_forward", mt.Status.SUCCESS, True, None)
+    shapes = {name: array.shape for name, array in twin.inputs.items()}
+    assert shapes == {"geom_xyz": (2, 96, 3), "input_features": (2, 96, 5)}
     assert twin.expected["output_features"].shape == (2, 8, 8, 5)
     assert twin.params["num_channels"] == 5
     assert not twin.inputs["geom_xyz"].flags.writeable
@@ -270,12 +251,9 @@ def test_a_call_is_what_a_backend_gets(twin):
     assert np.isnan(again.array("output_features")).all(), "another call has poison of its own"
 
 
-def test_the_reference_answers_a_call(twin):
+def test_the_reference_answers_a_call_and_refuses_what_the_operator_refuses(twin):
     baseline = mt.reference(twin.call())
     assert (baseline.outputs["pos_memo"] == twin.expected["pos_memo"]).all()
-
-
-def test_the_reference_refuses_what_the_operator_refuses():
     (case,) = mt.cases(NEGATIVE)
     with pytest.raises(UsageError, match="computes nothing for this call: it answers BAD_PARAM"):
         mt.reference(case.call())
@@ -298,10 +276,8 @@ def test_an_object_is_a_backend(scaled_report):
     assert {result.repro for result in scaled_report.results} == {""}
 
 
-def test_a_backend_by_name_is_isolated_and_can_have_workers(tmp_path):
-    file = tmp_path / "kernels.py"
-    file.write_text("import mluops_gtest as mt\n\nbackend = mt.NumpyBackend()\n")
-    report = mt.run(TWIN, NEGATIVE, backend=str(file), jobs=2, timeout=60)
+def test_a_backend_by_name_is_isolated_and_can_have_workers(kernels):
+    report = mt.run(TWIN, NEGATIVE, backend=str(kernels), jobs=2, timeout=60)
     assert report.passed
     assert report.backend["isolated"] is True
 
@@ -366,6 +342,7 @@ def test_cases_are_made_and_compared(tmp_path):
 def test_arrays_are_compared_without_a_case():
     right = np.arange(1, 9, dtype=np.float32)
     assert mt.compare(right, right, {"diff1": 0.0})
+    assert not mt.compare(right[:0], right[:0], {"diff1": 0.0}), "nothing is compared"
     wrong = right.copy()
     wrong[3] = 5
     found = mt.compare(wrong, right, {"diff1": 1e-3, "diff3": 0.5})
@@ -398,11 +375,6 @@ def test_bits_of_a_type_that_numpy_lacks_are_compared():
     assert not mt.compare(one, next_to_one, {"diff3": 0.001}, dtype="bfloat16")
 
 
-def test_nothing_compared_is_not_passed():
-    empty = np.zeros(0, np.float32)
-    assert not mt.compare(empty, empty, {"diff1": 0.0})
-
-
 def test_a_notebook_shows_the_summary_and_the_pictures(scaled_report, twin):
     page = scaled_report._repr_html_()
     assert "<b>2 cases on scaled</b>" in page
@@ -411,9 +383,7 @@ def test_a_notebook_shows_the_summary_and_the_pictures(scaled_report, twin):
     assert "wrong elements of output_features" in scaled_report.failures[0]._repr_html_()
     assert "2 × 96 × 3" in twin._repr_html_()
     assert "<script" not in page
-
-
-def test_a_notebook_escapes_what_comes_from_outside(scaled_report):
+    # What comes from outside is escaped.
     spoiled = replace(scaled_report, backend={"name": "<script>alert(1)</script>"})
     assert "<script>" not in spoiled._repr_html_()
 

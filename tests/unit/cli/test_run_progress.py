@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from mluops_gtest.cli.progress import Line, RemainingTime, RunProgress, clock_words, fitted
+from mluops_gtest.cli.terminal import Line, RemainingTime, RunProgress, clock_words, fit_line
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import CaseFinished, CaseStarted, RunFinished, RunStarted
 from mluops_gtest.running.plan import CASE_NS
@@ -25,46 +25,29 @@ def clock():
 
 
 class TestTimeLeft:
-    def test_costs_count_and_not_the_number_of_cases(self, clock):
-        left = RemainingTime({"small": 10, "large": 90}, clock)
-        clock.now += 2
-        left.finished("small")
-        assert left.seconds == pytest.approx(18)
+    @pytest.mark.parametrize(
+        ("costs", "steps"),
+        [
+            # Seconds that pass, the case that then ends, and the seconds left.
+            pytest.param({"small": 10, "large": 90}, [(2, "small", 18)], id="costs count, not the number of cases"),
+            pytest.param({"a": 1, "b": 4}, [(2, "a", 8), (3, None, 5), (30, None, 0)], id="it counts down to 0"),
+            pytest.param({"a": 1, "b": 1, "c": 2}, [(1, "a", 3), (9, "b", 10), (1, "c", 0)], id="a slow case counts"),
+            pytest.param({}, [(1, "a", 0)], id="without costs"),
+            pytest.param({"a": CASE_NS}, [(1, "of no known cost", 0)], id="a case like the others"),
+        ],
+    )
+    def test_it_follows_from_what_cases_cost_and_took(self, clock, costs, steps):
+        left = RemainingTime(costs, clock)
+        for seconds, case, expected in steps:
+            clock.now += seconds
+            if case is not None:
+                left.finished(case)
+            assert left.seconds == pytest.approx(expected)
 
     def test_nothing_is_known_before_the_first_case(self, clock):
         left = RemainingTime({"a": 10}, clock)
         clock.now += 5
-        assert left.seconds is None
-        assert left.elapsed == 5
-
-    def test_it_counts_down_while_a_case_runs_and_never_below_zero(self, clock):
-        left = RemainingTime({"a": 1, "b": 4}, clock)
-        clock.now += 2
-        left.finished("a")
-        assert left.seconds == pytest.approx(8)
-        clock.now += 3
-        assert left.seconds == pytest.approx(5)
-        clock.now += 30
-        assert left.seconds == 0
-
-    def test_a_slow_case_makes_the_rest_slower(self, clock):
-        left = RemainingTime({"a": 1, "b": 1, "c": 2}, clock)
-        clock.now += 1
-        left.finished("a")
-        assert left.seconds == pytest.approx(3)
-        clock.now += 9
-        left.finished("b")
-        assert left.seconds == pytest.approx(10)
-        clock.now += 1
-        left.finished("c")
-        assert left.seconds == 0
-
-    def test_without_costs_every_case_counts_the_same(self, clock):
-        left = RemainingTime({}, clock)
-        clock.now += 1
-        left.finished("a")
-        assert left.seconds == 0
-        assert RemainingTime({"a": CASE_NS}, clock).seconds is None
+        assert (left.seconds, left.elapsed) == (None, 5)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +71,11 @@ def test_clock_words(seconds, words):
     ],
 )
 def test_what_fits(width, line):
-    assert fitted("operator/case", "12/340", "3 failed", "0:12", "1:48 left", width) == line
+    assert fit_line("operator/case", "12/340", "3 failed", "0:12", "1:48 left", width) == line
 
 
 def test_a_long_remark_is_cut():
-    line = fitted("x" * 100, "1/2", "0 failed", "0:01", "", 50)
+    line = fit_line("x" * 100, "1/2", "0 failed", "0:01", "", 50)
     assert (len(line.note), line.note[-1], line.bar) == (29, "…", 0)
 
 
@@ -100,7 +83,7 @@ def console(width=100, *, terminal=True):
     return Console(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
 
 
-def drawn(progress, width=100):
+def render(progress, width=100):
     page = console(width)
     page.print(progress.line())
     return page.file.getvalue().rstrip()
@@ -109,18 +92,18 @@ def drawn(progress, width=100):
 def test_the_line_follows_the_run(clock):
     progress = RunProgress(console(), {"op/a": 10, "op/b": 30}, clock=clock)
     progress(RunStarted("mine", 2))
-    assert drawn(progress).startswith("mine  ")
-    assert drawn(progress).endswith("  0/2  0 failed  0:00")
+    assert render(progress).startswith("mine  ")
+    assert render(progress).endswith("  0/2  0 failed  0:00")
     progress(CaseStarted("op/a"))
-    assert drawn(progress).startswith("op/a  ")
+    assert render(progress).startswith("op/a  ")
     progress.note("making\x1b op/a")
-    assert drawn(progress).startswith("making\\x1b op/a  ")
+    assert render(progress).startswith("making\\x1b op/a  ")
     clock.now += 2
     progress(CaseFinished(result("a", Outcome.CRASHED)))
     clock.now += 1
-    assert drawn(progress).endswith("  1/2  1 failed  0:03  0:05 left")
+    assert render(progress).endswith("  1/2  1 failed  0:03  0:05 left")
     progress(CaseFinished(result("b")))
-    assert drawn(progress).endswith("━  2/2  1 failed  0:03  0:00 left")
+    assert render(progress).endswith("━  2/2  1 failed  0:03  0:00 left")
     progress(RunFinished(report()))
 
 
@@ -130,7 +113,7 @@ def test_it_is_as_wide_as_the_terminal_is_now(clock):
     progress(RunStarted("mine", 5))
     for width in (60, 40, 24, 12, 5):
         page.width = width
-        assert len(drawn(progress)) < width
+        assert len(render(progress)) < width
 
 
 @pytest.mark.parametrize(("terminal", "wanted"), [(False, True), (True, False)])

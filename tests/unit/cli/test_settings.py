@@ -80,21 +80,17 @@ def test_a_removed_current_folder_has_no_settings(project, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("key", "text", "line"),
     [
-        ("jobs = 1\n", 1),
-        ('\n"jobs" = 1\n', 2),
-        ("timeout = 1 # jobs = 2\n  jobs=1\n", 2),
+        ("jobs", "jobs = 1\n", 1),
+        ("jobs", '\n"jobs" = 1\n', 2),
+        ("jobs", "timeout = 1 # jobs = 2\n  jobs=1\n", 2),
+        ("labels", "jobs = 1\n[labels]\na = 'x'\n", 2),
+        ("labels", "jobs = 1\nlabels.a = 'x'\n", 2),
+        ("labels", "jobs = 1\nlabels = {a = 'x'}\n", 2),
     ],
 )
-def test_a_key_is_found_on_its_line(project, text, line):
+def test_a_key_or_a_table_is_found_on_its_line(project, key, text, line):
     path = project / "mluops-test.toml"
     path.write_text(text)
-    assert read_settings(path).place("jobs") == f"{path}:{line}"
-
-
-@pytest.mark.parametrize("text", ["[labels]\na = 'x'\n", "labels.a = 'x'\n", "labels = {a = 'x'}\n"])
-def test_a_table_is_found_however_it_is_written(project, text):
-    path = project / "mluops-test.toml"
-    path.write_text(f"jobs = 1\n{text}")
-    assert read_settings(path).place("labels") == f"{path}:2"
+    assert read_settings(path).place(key) == f"{path}:{line}"

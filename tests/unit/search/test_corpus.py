@@ -1,4 +1,4 @@
-"""What a fuzz run keeps: case files that are read back, an index, and how far it has come."""
+"""What a fuzz run keeps, and which failures are one."""
 
 import dataclasses
 import json
@@ -8,9 +8,13 @@ import pytest
 
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.catalog.operators import load_operators
+from mluops_gtest.core import cause
+from mluops_gtest.core.cause import Places
 from mluops_gtest.core.operator_parts import SPACE
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import digest_tensors
-from mluops_gtest.search.corpus import INDEX, STATE, Corpus, CorpusEntry, Progress
+from mluops_gtest.search.corpus import INDEX, STATE, Corpus, CorpusEntry, KnownCauses, Progress, cause_key
 from mluops_gtest.search.draws import Draws
 
 NAME = "masked_col2im_forward"
@@ -23,23 +27,28 @@ def corpus(tmp_path):
     return Corpus(tmp_path, OPERATORS)
 
 
-def drawn():
+def draw_case():
     return Draws(OPERATORS[NAME], OPERATORS.part(NAME, SPACE), 0).draw(0).case
 
 
 def keep(corpus, case=None, headline="im is zero"):
     path = corpus.name_for(NAME, KEY)
-    kept = CorpusEntry(path.relative_to(corpus.folder).as_posix(), NAME, headline, KEY, "b.py", 0, 5)
-    corpus.keep(case or drawn(), OPERATORS[NAME], path, kept)
-    return path, kept
+    entry = CorpusEntry(path.relative_to(corpus.folder).as_posix(), NAME, headline, KEY, "b.py", 0, 5)
+    corpus.keep(case or draw_case(), OPERATORS[NAME], path, entry)
+    return path, entry
+
+
+def headlines(corpus):
+    """What the index says of each case file."""
+    return [entry["headline"] for entry in json.loads((corpus.folder / INDEX).read_text())["cases"]]
 
 
 def test_a_case_that_is_kept_is_read_back(corpus):
-    case = drawn()
+    case = draw_case()
     path, _ = keep(corpus, case)
     again = Corpus(corpus.folder, OPERATORS)
     assert again.files(NAME) == (path,)
-    assert [kept.headline for kept in again._kept.values()] == ["im is zero"]
+    assert headlines(corpus) == ["im is zero"]
     read = again.load(path)
     assert digest_tensors(read.inputs) == digest_tensors(case.inputs)
     assert digest_tensors(read.outputs) == digest_tensors(case.outputs)
@@ -54,10 +63,10 @@ def test_a_second_failure_of_one_cause_gets_another_file(corpus):
 
 
 def test_a_file_that_is_forgotten_leaves_nothing(corpus):
-    path, kept = keep(corpus)
-    corpus.forget(path, kept.file)
+    path, entry = keep(corpus)
+    corpus.forget(path, entry.file)
     assert corpus.files(NAME) == ()
-    assert not Corpus(corpus.folder, OPERATORS)._kept
+    assert headlines(corpus) == []
 
 
 def test_files_that_somebody_put_there_are_part_of_it(corpus):
@@ -98,3 +107,38 @@ def test_a_damaged_file_is_told(corpus, name):
     (corpus.folder / name).write_text('{"format": 1, "cases": 3, "fuzz_runs": 3}')
     with pytest.raises(ContentError, match=rf"{name}: .*Repair or remove it"):
         Corpus(corpus.folder, OPERATORS)
+
+
+def failed(*causes, outcome=Outcome.FAILED, operator="op"):
+    return CaseResult("op/x", operator, (), outcome, causes=causes)
+
+
+def places(count):
+    return Places(count, 100, 0, count)
+
+
+@pytest.mark.parametrize(
+    "other", [cause.BeyondBound("y", places(70), "float"), cause.NonFinite("y", 1, 0, (), places(1))]
+)
+def test_figures_and_places_do_not_matter_and_not_finite_values_are_wrong_ones(other):
+    assert cause_key(failed(cause.BeyondBound("y", places(3), "float"))) == cause_key(failed(other))
+
+
+def test_outputs_outcomes_checks_and_operators_tell_causes_apart():
+    beyond = cause.BeyondBound("y", places(1), "float")
+    status = cause.WrongStatus("SUCCESS", "BAD_PARAM", check="x_rank")
+    keys = {
+        cause_key(failed(beyond)),
+        cause_key(failed(beyond, operator="other")),
+        cause_key(failed(cause.BeyondBound("z", places(1), "float"))),
+        cause_key(failed(status, outcome=Outcome.WRONG_STATUS)),
+        cause_key(failed(cause.WrongStatus("SUCCESS", "BAD_PARAM", check="y_rank"), outcome=Outcome.WRONG_STATUS)),
+        cause_key(failed(outcome=Outcome.TIMED_OUT)),
+    }
+    assert len(keys) == 6
+
+
+def test_a_cause_is_new_once_and_of_failures_that_differ_in_the_law_alone_few_are_kept():
+    known = KnownCauses()
+    laws = [known.is_new(("op", "failed", "values", "y", f"law {number}")) for number in (0, 0, 1, 2, 3, 4)]
+    assert laws == [True, False, True, True, False, False]

@@ -3,6 +3,7 @@
 import dataclasses
 from collections import Counter
 from functools import cache
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -15,7 +16,8 @@ from mluops_gtest.core.binding import bind_values
 from mluops_gtest.core.call import Choice, Drawn, Sizes, Space
 from mluops_gtest.core.operator_parts import SPACE
 from mluops_gtest.core.tensor import digest_tensors
-from mluops_gtest.search.draws import LARGE, Draws
+from mluops_gtest.search.draws import LARGE, Axes, Draws, classes_of
+from mluops_gtest.search.fault_search import Aim, Broken, Coverage, Features, Shows, aims_of, broken_by
 from mluops_gtest.search.faults import faults_of
 
 ROOT = Path(__file__).parents[3]
@@ -27,9 +29,9 @@ def operators():
     return load_operators(ROOT)
 
 
-def draws(seed=0, space=None):
+def draws(seed=0, space=None, name=NAME):
     known = operators()
-    return Draws(known[NAME], space or known.part(NAME, SPACE), seed)
+    return Draws(known[name], space or known.part(name, SPACE), seed)
 
 
 def mark(drawn):
@@ -48,12 +50,8 @@ def sequence_of_three():
 
 
 def test_one_seed_gives_one_sequence():
-    again = draws(3)
+    again, other = draws(3), draws(4)
     assert [mark(again.draw(n)) for n in range(40)] == sequence_of_three()[0]
-
-
-def test_another_seed_gives_other_calls():
-    other = draws(4)
     assert [mark(other.draw(n)) for n in range(10)] != sequence_of_three()[0][:10]
 
 
@@ -82,10 +80,8 @@ def test_a_case_expects_what_the_checks_say():
 
 @pytest.mark.slow
 def test_at_most_one_draw_in_fifty_is_large():
-    one = draws()
-    sizes = [
-        sum(tensor.desc.count for tensor in one.draw(n).case.inputs if tensor.data is not None) for n in range(200)
-    ]
+    cases = [one.case for one in map(draws().draw, range(200))]
+    sizes = [sum(tensor.desc.count for tensor in case.inputs if tensor.data is not None) for case in cases]
     assert sum(size > LARGE for size in sizes) <= 4
 
 
@@ -117,13 +113,10 @@ def plain(at):
     return Drawn("pixels", {}, {"image": (1, 4, 4), "masks": at["masks"]}, at["dtype"])
 
 
-def test_values_that_do_not_go_together_are_drawn_again():
+def test_values_that_do_not_go_together_are_drawn_again_or_the_number_is_passed_over():
     one = draws(space=small(lambda at: plain(at) if at["masks"] == 3 else None))
     drawn = [one.draw(n) for n in range(49)]
     assert {found.case.inputs[1].desc.dims for found in drawn if not found.faults} == {(3,)}
-
-
-def test_where_nothing_can_be_drawn_the_number_is_passed_over():
     assert draws(space=small(lambda _at: None)).draw(0) is None
 
 
@@ -133,15 +126,9 @@ def test_calls_that_are_none_are_not_drawn():
 
 
 def test_a_mistake_in_the_operator_is_told():
-    def odd(at):
-        return Drawn("odd", {}, {}, at["dtype"])
-
-    def broken(draw, params, dtype):
-        return None
-
-    operator = dataclasses.replace(operators()[NAME], recipes={"odd": broken})
+    operator = dataclasses.replace(operators()[NAME], recipes={"odd": lambda draw, params, dtype: None})
     with pytest.raises(OperatorError, match="the recipe 'odd' returns None"):
-        Draws(operator, small(odd), 0).draw(0)
+        Draws(operator, small(lambda at: Drawn("odd", {}, {}, at["dtype"])), 0).draw(0)
 
 
 @pytest.mark.parametrize(
@@ -173,12 +160,168 @@ def test_faults_of_an_operator_have_names_of_their_own_and_reach_every_tensor():
 
 def test_an_output_that_is_owed_has_a_buffer_in_every_draw():
     """Without masks the operator clears the image before it looks at pointers: a null one leaves that undefined."""
-    hunt, faults = draws(), faults_of(operators()[NAME], operators().part(NAME, SPACE))
+    one, faults = draws(), faults_of(operators()[NAME], operators().part(NAME, SPACE))
     nulls = [faults["null pointer of im"], faults["null pointer of col"]]
-    drawn = next(one for one in map(hunt.draw, range(50)) if one is not None and not one.faults)
+    drawn = next(draw for draw in map(one.draw, range(50)) if draw is not None and not draw.faults)
     rng = Random(0)
     empty = faults["m everywhere: 0"].apply(drawn.case, rng)
-    assert hunt._broken(empty).checks[0] == "mask_h_idx_empty"
-    im, col = (hunt._broken(fault.apply(empty, rng)) for fault in nulls)
+    assert one._broken(empty).checks[0] == "mask_h_idx_empty"
+    im, col = (one._broken(fault.apply(empty, rng)) for fault in nulls)
     assert im is None
     assert col.checks[0] == "mask_h_idx_empty"
+
+
+def names(axis):
+    return [one.name for one in classes_of(axis)]
+
+
+def test_sizes_around_powers_of_two_stand_alone():
+    assert " ".join(names(Sizes(1, 20))) == "1 2 3 4 5 6 7 8 9 10…14 15 16 17 18…19 20"
+
+
+@pytest.mark.parametrize("axis", [Sizes(0, 0), Sizes(0, 1), Sizes(3, 3), Sizes(5, 1025), Sizes(0, 65537)])
+def test_every_size_is_in_exactly_one_class(axis):
+    classes = classes_of(axis)
+    assert [size for one in classes for size in range(one.low, one.high + 1)] == list(range(axis.low, axis.high + 1))
+
+
+def test_each_choice_is_a_class():
+    assert names(Choice(("float", "half", (1, 2)))) == ["float", "half", "(1, 2)"]
+
+
+def test_a_value_lies_in_its_class():
+    axes, random = Axes({"n": Sizes(1, 1025), "dtype": Choice(("a", "b"))}), Random(1)
+    for _ in range(200):
+        point = axes.draw(random)
+        chosen = axes.classes["n"][point.places["n"]]
+        assert chosen.low <= point.values["n"] <= chosen.high
+        assert axes.names(point) == {"n": chosen.name, "dtype": point.values["dtype"]}
+
+
+def test_a_point_shrinks_to_the_smallest_sizes_and_keeps_its_choices():
+    axes, random = Axes({"n": Sizes(1, 100), "m": Sizes(2, 50), "dtype": Choice(("a", "b"))}), Random(2)
+    point = axes.draw(random)
+    dtype = point.values["dtype"]
+    while (smaller := axes.smaller(point, random)) is not None:
+        assert sum(smaller.values[name] for name in "nm") < sum(point.values[name] for name in "nm")
+        point = smaller
+    assert dict(point.values) == {"n": 1, "m": 2, "dtype": dtype}
+
+
+FEATURES = Features({"n": ["1", "2"], "dtype": ["float", "half"]}, {"null x": "null", "x: dtype": "dtype"}, ["a", "b"])
+
+
+def test_the_total_counts_every_pair_once():
+    # n × dtype, both × the kinds none, null and dtype; two faults; a, b and both checks together; three things that a
+    # call shows of each.
+    assert FEATURES.total == 2 * 2 + 2 * 3 + 2 * 3 + 2 + 3 + 2 * 3
+
+
+def test_a_draw_covers_its_pairs_once():
+    coverage = Coverage(FEATURES)
+    classes = {"n": "1", "dtype": "half"}
+    pairs = FEATURES.of_classes(classes) | FEATURES.of_faults(classes, (), Broken())
+    assert coverage.new(pairs) == 3
+    coverage.add(pairs)
+    assert coverage.new(pairs) == 0
+    assert coverage.new(FEATURES.of_classes({"n": "2", "dtype": "half"})) == 1
+
+
+def test_checks_that_break_together_are_a_pair_of_their_own():
+    alone, together = (FEATURES.of_checks(("null x",), Broken(checks)) for checks in (("a",), ("a", "b")))
+    assert (len(together - alone), len(alone - together)) == (1, 1)
+
+
+def test_a_draw_reaches_the_aims_that_it_shows():
+    both = FEATURES.of_checks((), Broken(("a", "b"), told=True))
+    assert {FEATURES.of_aim(aim) for aim in (Aim("a"), Aim("a", Shows.TOLD), Aim("a", later="b"))} == both
+    assert FEATURES.of_aim(Aim("a", Shows.WRITTEN)) not in both
+
+
+def test_everything_that_can_be_drawn_makes_the_total():
+    coverage, faults = Coverage(FEATURES), ((), ("null x",), ("x: dtype",))
+    for n, dtype, fault, checks in product("12", ("float", "half"), faults, ((), ("a",), ("b",), ("a", "b"))):
+        classes = {"n": n, "dtype": dtype}
+        coverage.add(FEATURES.of_classes(classes))
+        coverage.add(FEATURES.of_faults(classes, fault, Broken(checks, told=True, written=True)))
+    assert len(coverage.seen) == FEATURES.total
+
+
+def test_the_text_gives_the_same_coverage_back():
+    coverage = Coverage(FEATURES)
+    coverage.add(FEATURES.of_faults({"n": "2", "dtype": "float"}, ("x: dtype",), Broken(("b",))))
+    assert Coverage.from_text(FEATURES, coverage.to_text()).seen == coverage.seen
+    assert Coverage.from_text(FEATURES, "").seen == set()
+
+
+ROOT = Path(__file__).parents[3]
+
+
+prepared_draws = cache(lambda name: draws(name=name))
+
+
+def reached(name, aim):
+    """Some call with the faults of a way to the aim, and what the checks say of it."""
+    one, random = prepared_draws(name), Random(0)
+    for _ in range(20):
+        faults = one._ways.together(aim, random)
+        for call in one._probes():
+            spoilt = one._ways.applied(call, faults, random)
+            broken = None if spoilt is None else broken_by(spoilt, one.operator, one._space.defined)
+            if broken is not None and aim.misses(broken) == 0:
+                return spoilt, broken
+    pytest.fail(f"no call reaches {aim}")
+
+
+def test_what_is_in_the_way_of_an_aim_is_counted():
+    aim = Aim("b", Shows.TOLD)
+    assert aim.misses(Broken(("a",))) is None
+    assert aim.misses(Broken(("b",), told=True)) == 0
+    assert aim.misses(Broken(("b", "c"))) < aim.misses(Broken(("b", "c", "d")))
+    assert aim.misses(Broken(("b", "c"))) < aim.misses(Broken(("a", "b", "c"), told=True))
+    assert Aim("b", later="c").misses(Broken(("b",))) is None
+    assert Aim("b", later="c").misses(Broken(("b", "c"))) == 0
+
+
+def test_neighbours_of_two_statuses_come_first():
+    first, others = aims_of(operators()["voxel_pooling_forward"])
+    assert Aim("pos_memo_ptr_null", later="arch") in first
+    assert Aim("handle_null", later="arch") in others
+    assert Aim("handle_null", later="geom_xyz_desc_null") not in first, "both answer alike"
+    assert Aim("batch_size", Shows.WRITTEN) not in first, "without batches there is no output"
+    assert Aim("num_points", Shows.WRITTEN) in first
+    assert Aim("geom_xyz_large", Shows.TOLD) not in first, "another answers anyway"
+
+
+def test_what_must_change_in_step_does():
+    """The kernel, every table that has a row per offset, and nothing that another check refuses."""
+    case, broken = reached("get_indice_pairs", Aim("offsets_limit", Shows.TOLD))
+    dims = {tensor.id: tensor.desc.dims for tensor in case.outputs}
+    assert dims["indice_pairs"][0] == dims["indice_num"][0] == case.params["filter_space"][0] > 4096
+    assert broken.checks == ("offsets_limit",)
+
+
+@pytest.mark.parametrize("check", ["batch_value", "sites_limit", "indice_pairs_large"])
+def test_several_faults_together_leave_one_check_to_answer(check):
+    _, broken = reached("get_indice_pairs", Aim(check, Shows.TOLD))
+    assert broken.checks[0] == check
+
+
+@pytest.mark.slow
+def test_filters_of_any_layout_change_in_step():
+    case, _ = reached("indice_convolution_backward_data", Aim("indice_pairs_large", Shows.WRITTEN))
+    (output,) = case.outputs
+    assert output.desc.nbytes <= 1 << 20
+    assert all(tensor.data is None for tensor in case.inputs if tensor.desc.is_large), "a descriptor alone"
+
+
+def test_two_checks_are_broken_together():
+    case, broken = reached("dynamic_scatter_backward", Aim("arch", later="grad_voxel_feats_desc_null"))
+    assert broken.checks[:2] == ("arch", "grad_voxel_feats_desc_null")
+    operator = operators()["dynamic_scatter_backward"]
+    assert operator.answer(bind_values(case, operator)).check == "arch"
+
+
+def test_ways_follow_from_the_seed_alone():
+    name, aim = "get_indice_pairs", Aim("batch_value", Shows.TOLD)
+    assert draws(name=name)._ways.to(aim) == prepared_draws(name)._ways.to(aim)

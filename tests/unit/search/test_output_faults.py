@@ -10,7 +10,7 @@ FLOATS = np.arange(1, 3 * 700 + 1, dtype="<f4").reshape(3, 700) + np.float32(0.1
 INTEGERS = np.arange(1, 3 * 700 + 1, dtype="<i4").reshape(3, 700)
 
 
-def made(right, dtype):
+def wrong_versions(right, dtype):
     untouched = untouched_output(right, dtype, None, None, None)
     return dict(wrong_outputs(right, untouched, list(faults_of(dtype)), dtype))
 
@@ -18,7 +18,7 @@ def made(right, dtype):
 @pytest.mark.parametrize(("right", "dtype"), [(FLOATS, DType.FLOAT), (INTEGERS, DType.INT32)])
 def test_every_fault_changes_an_output_with_room_for_it(right, dtype):
     before = right.copy()
-    found = made(right, dtype)
+    found = wrong_versions(right, dtype)
     assert found.keys() == faults_of(dtype).keys()
     assert all(wrong.shape == right.shape and wrong.dtype == right.dtype for wrong in found.values())
     assert (right == before).all()
@@ -31,35 +31,35 @@ def test_every_fault_changes_an_output_with_room_for_it(right, dtype):
      ("shifted by one", 2100), ("scaled by 1.002", 2100)],
 )  # fmt: skip
 def test_so_many_elements_change(fault, changed):
-    assert np.count_nonzero(made(FLOATS, DType.FLOAT)[fault] != FLOATS) == changed
+    assert np.count_nonzero(wrong_versions(FLOATS, DType.FLOAT)[fault] != FLOATS) == changed
 
 
 def test_one_ulp_is_one_ulp():
-    wrong = made(FLOATS, DType.FLOAT)["one ulp"]
+    wrong = wrong_versions(FLOATS, DType.FLOAT)["one ulp"]
     place = np.flatnonzero(wrong.reshape(-1) != FLOATS.reshape(-1))
     assert wrong.view("<i4").reshape(-1)[place] - FLOATS.view("<i4").reshape(-1)[place] == 1
 
 
 def test_bfloat16_is_rounded_to_the_nearest():
     values = np.array([1 + 2**-9, 1 + 2**-8, 1 + 3 * 2**-8, -1 - 2**-7, np.nan, np.inf, 3.4e38], "<f4")
-    wrong = made(values, DType.FLOAT)["in bfloat16"]
+    wrong = wrong_versions(values, DType.FLOAT)["in bfloat16"]
     assert wrong[:4].tolist() == [1, 1, 1 + 2**-6, -1 - 2**-7]
     assert np.isnan(wrong[4])
     assert wrong[5] == np.inf
 
 
 def test_what_changes_nothing_is_no_fault():
-    assert "transposed" not in made(np.ones((4, 4), "<f4"), DType.FLOAT)
-    assert "rows swapped" not in made(np.ones((4, 4), "<f4"), DType.FLOAT)
-    assert "zero" not in made(np.zeros((4, 4), "<f4"), DType.FLOAT)
-    assert "last 64 dropped" not in made(np.ones((4, 4), "<f4"), DType.FLOAT)
+    assert "transposed" not in wrong_versions(np.ones((4, 4), "<f4"), DType.FLOAT)
+    assert "rows swapped" not in wrong_versions(np.ones((4, 4), "<f4"), DType.FLOAT)
+    assert "zero" not in wrong_versions(np.zeros((4, 4), "<f4"), DType.FLOAT)
+    assert "last 64 dropped" not in wrong_versions(np.ones((4, 4), "<f4"), DType.FLOAT)
     assert "in half" not in faults_of(DType.HALF)
-    assert made(np.ones(4, "<c8"), DType.COMPLEX_FLOAT) == {}
+    assert wrong_versions(np.ones(4, "<c8"), DType.COMPLEX_FLOAT) == {}
 
 
 def test_rows_of_one_batch_are_swapped_along_the_next_axis():
     right = np.arange(6, dtype="<i4").reshape(1, 3, 2)
-    assert made(right, DType.INT32)["rows swapped"].tolist() == [[[2, 3], [0, 1], [4, 5]]]
+    assert wrong_versions(right, DType.INT32)["rows swapped"].tolist() == [[[2, 3], [0, 1], [4, 5]]]
 
 
 def test_rows_that_are_kept_are_as_the_caller_preset_them():

@@ -1,0 +1,283 @@
+"""Rules of the audit: shapes in symbols, the order of checks, sizes whose ends count, and the verdict they ask for."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from mluops_gtest.authoring import Check, DType, Layout, OutputSpec, SizedAxis, Status, TensorSpec, call_of, exact
+from mluops_gtest.catalog.make import make_case
+from mluops_gtest.catalog.root import Root
+from mluops_gtest.catalog.selection import Catalogue
+from mluops_gtest.core.case import Case
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.tensor import Tensor, TensorDesc
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import CaseRun, Options
+from mluops_gtest.search import audit_declarations
+from mluops_gtest.search.audit_declarations import (
+    Implementation,
+    ShapeError,
+    Subject,
+    case_symbols,
+    checks_in_order,
+    judged,
+    parse_shape,
+)
+from mluops_gtest.search.audit_values import sizes_live
+from tests.support.check_order import shows_order
+from tests.support.toy_root import write_toy_root
+from tests.unit.running.small_operator import DOUBLES, doubling
+
+ORDER = {
+    "null": Status.BAD_PARAM,
+    "rank": Status.BAD_PARAM,
+    "strided": Status.NOT_SUPPORTED,
+    "rows_empty": Status.SUCCESS,
+    "columns_empty": Status.SUCCESS,
+}
+
+
+def call_that_breaks(*names):
+    return call_of("toy", {name: name in names for name in ORDER}, {"values": np.zeros(1)}, {})
+
+
+@pytest.fixture
+def operator(operators):
+    def check(name, status):
+        return Check(name, status, lambda call: not call.param(name), "", "")
+
+    checks = tuple(check(name, status) for name, status in ORDER.items())
+    return replace(operators["voxel_pooling_forward"], checks=checks, not_together={})
+
+
+@pytest.fixture
+def order_problems(operator, monkeypatch):
+    """The pairs that cases which break these checks do not tell apart; each expects the first of its own."""
+
+    def find(*cases, **changes):
+        changed = replace(operator, **changes)
+        refused = [(ORDER[names[0]], names[0], call_that_breaks(*names)) for names in map(str.split, cases)]
+        monkeypatch.setattr(audit_declarations, "_refused", lambda subject: iter(refused))
+        subject = SimpleNamespace(operator=changed, reachable=changed.checks, generator="toy.py")
+        return [problem.message for problem in checks_in_order(subject)]
+
+    return find
+
+
+EVERY_PAIR = ["null strided rows_empty columns_empty", "rank strided rows_empty columns_empty"]
+EVERY_PAIR += ["strided rows_empty columns_empty", "rows_empty", "columns_empty"]
+
+
+def test_a_case_that_breaks_a_check_with_every_later_one_tells_its_place(order_problems):
+    assert order_problems(*EVERY_PAIR) == []
+
+
+def test_a_check_that_no_case_breaks_together_with_a_later_status_is_told(order_problems):
+    others = EVERY_PAIR[1:]
+    no_case = "check null: no case tells whether it comes before "
+    assert order_problems("null", *others) == [no_case + name for name in ("strided", "rows_empty", "columns_empty")]
+    # In front of null columns_empty would be in front of rank, too, where a case shows it.
+    assert order_problems("null strided rows_empty", *others) == []
+    assert order_problems("null strided", *others) == [no_case + "rows_empty", no_case + "columns_empty"]
+
+
+def test_a_later_check_that_nothing_between_shows_is_told(order_problems):
+    cases = [case.replace(" columns_empty", "") for case in EVERY_PAIR]
+    assert order_problems(*cases) == [
+        f"check {name}: no case tells whether it comes before columns_empty" for name in ("null", "rank", "strided")
+    ]
+    not_together = dict.fromkeys(("null", "rank", "strided"), ("columns_empty",))
+    assert order_problems(*cases, not_together=not_together) == []
+    (stale,) = order_problems(*EVERY_PAIR, not_together={"null": ("columns_empty",)})
+    assert stale == "check null: a case breaks columns_empty together with it"
+
+
+def test_a_pair_is_stale_only_where_a_case_shows_it(order_problems, operator):
+    """No case that breaks the first, or none that the second can look at, shows nothing."""
+    not_together = {"null": ("columns_empty",)}
+    assert order_problems(*EVERY_PAIR[1:], not_together=not_together) == []
+    blind = tuple(
+        replace(check, holds=lambda call: call.inputs["gone"] is None) if check.name == "columns_empty" else check
+        for check in operator.checks
+    )
+    assert order_problems(*EVERY_PAIR, checks=blind, not_together=not_together) == []
+
+
+def test_a_case_shows_an_order_only_by_a_later_check_of_another_status(operator):
+    assert shows_order(operator, "null", call_that_breaks("null", "rows_empty"))
+    assert not shows_order(operator, "null", call_that_breaks("null", "rank"))
+    assert not shows_order(operator, "rows_empty", call_that_breaks("rows_empty", "columns_empty"))
+    assert not shows_order(operator, "rank", call_that_breaks("rank"))
+    never = replace(operator.checks[2], subsumed="rank refuses it")
+    unreached = replace(operator, checks=(*operator.checks[:2], never, *operator.checks[3:]))
+    assert not shows_order(unreached, "null", call_that_breaks("null", "strided"))
+
+
+class Operator:
+    """The tensors of an operator are all that shapes need."""
+
+    def __init__(self, x, y, layouts=(Layout.ARRAY,)):
+        self.tensors = (
+            TensorSpec("x", x, (DType.FLOAT,), layouts),
+            OutputSpec("y", y, {DType.FLOAT: exact()}),
+        )
+
+
+def case(x, y, params=None, layout=Layout.ARRAY):
+    inputs, outputs = (
+        (Tensor(name, TensorDesc(DType.FLOAT, layout, dims), np.zeros(0, "<f4")),)
+        for name, dims, layout in (("x", x, layout), ("y", y, Layout.ARRAY))
+    )
+    return Case("op/case", "op", inputs, outputs, params or {}, ((),))
+
+
+@pytest.mark.parametrize(
+    ("text", "axes", "optional"),
+    [
+        ("[N, C]", ["N", "C"], 0),
+        ("[L, 4]: n, d, h, w", ["L", "4"], 0),
+        ("[≥ count, 4]", ["≥ count", "4"], 0),
+        ("[C·kernel_h·kernel_w, m]", ["C·kernel_h·kernel_w", "m"], 0),
+        ("[[Kd,] Kh, Kw] as ARRAY", ["Kd", "Kh", "Kw"], 1),
+        ("[]", [], 0),
+    ],
+)
+def test_what_a_shape_may_look_like(text, axes, optional):
+    shape = parse_shape(text)
+    assert [axis.text for axis in shape.axes] == axes
+    assert shape.optional == optional
+
+
+@pytest.mark.parametrize("text", ["N, C", "[N, C+1]", "[N,, C]", ""])
+def test_what_is_no_shape(text):
+    with pytest.raises(ShapeError):
+        parse_shape(text)
+
+
+def test_sizes_are_found():
+    operator = Operator("[N, C]", "[C·k, ≥ n_out]")
+    assert case_symbols(case((3, 5), (10, 9), {"k": 2, "n_out": 7}), operator) == {"N": 3, "C": 5}
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        ((3, 5), (9, 9), "axis 0 of y is 9; the shape says C·k, which is 10"),
+        ((3, 5), (10, 6), "axis 1 of y is 6; the shape says ≥ n_out, which is 7"),
+        ((3, 5, 1), (10, 9), "x has 3 axes"),
+    ],
+)
+def test_a_shape_that_does_not_hold_is_told(x, y, message):
+    with pytest.raises(ShapeError, match=message):
+        case_symbols(case(x, y, {"k": 2, "n_out": 7}), Operator("[N, C]", "[C·k, ≥ n_out]"))
+
+
+@pytest.mark.parametrize(
+    ("y", "params", "message"),
+    [(4, {}, "axis 0 of y is 4; N is 3 elsewhere"), (3, {"N": 8}, "axis 0 of x is 3; N is 8 elsewhere")],
+)
+def test_one_name_is_one_length_and_a_parameter_decides(y, params, message):
+    with pytest.raises(ShapeError, match=message):
+        case_symbols(case((3, 5), (y,), params), Operator("[N, C]", "[N]"))
+
+
+def test_optional_axes_may_be_missing():
+    operator = Operator("[[D,] H, W]", "[H]")
+    assert case_symbols(case((2, 3), (2,)), operator) == {"H": 2, "W": 3}
+    assert case_symbols(case((4, 2, 3), (2,)), operator) == {"D": 4, "H": 2, "W": 3}
+
+
+def test_a_shape_for_several_layouts_is_that_of_array():
+    operator = Operator("[N, C]", "[N]", (Layout.NHWC, Layout.ARRAY))
+    assert case_symbols(case((5, 3), (9,), layout=Layout.NHWC), operator) == {"N": 9}
+
+
+@pytest.fixture
+def size_problems(tmp_path):
+    """What the rule says of ramps of 3 elements that are declared for these sizes."""
+    catalogue = Catalogue(Root(write_toy_root(tmp_path)))
+
+    def find(axis, *, x=(1.0, 2.0, 3.0), declared=3, **changes):
+        operator = replace(catalogue.operators["scale_by"], sizes={} if axis is None else {"count": axis}, **changes)
+        ramp = catalogue.drafts["scale_by/ramp_3"]
+        case = make_case(ramp, replace(operator, recipes={"ramp": _listed(operator.recipes["ramp"], x)}))
+        draft = ramp if axis is None else replace(ramp, sizes={"count": declared})
+        subject = Subject(
+            operator=operator,
+            generator=tmp_path / "generators" / "scale_by.py",
+            declarations=tmp_path / "cases" / "scale_by.yaml",
+            drafts=(draft,),
+            cases=(),
+            mutants=(),
+            variants={},
+            seeds=0,
+            reseeded=lambda case_id, seed: case,
+            load=lambda case_id: case,
+        )
+        return [problem.message for problem in sizes_live(subject)]
+
+    return find
+
+
+def _listed(ramp, x):
+    def recipe(draw, params, dtype, **args):
+        return replace(ramp(draw, params, dtype, **args), inputs={"x": np.array(x, "<f4")})
+
+    return recipe
+
+
+@pytest.mark.parametrize("axis", [SizedAxis("x"), SizedAxis("y"), SizedAxis("x", -1)])
+def test_a_size_whose_ends_count_is_live(size_problems, axis):
+    assert size_problems(axis) == []
+
+
+@pytest.mark.parametrize("axis", [SizedAxis("x"), SizedAxis("y")])
+def test_an_end_that_changes_nothing_is_told(size_problems, axis):
+    passes = "scale_by/ramp_3: an implementation that loses index {} of count, one of 3, passes"
+    assert size_problems(axis, x=(0.0, 2.0, 3.0)) == [passes.format(0)]
+    assert size_problems(axis, x=(1.0, 2.0, 0.0)) == [passes.format(2)]
+
+
+def test_an_end_below_every_criterion_is_told(size_problems):
+    assert len(size_problems(SizedAxis("x"), x=(1e-9, 2.0, 3.0))) == 1
+
+
+def test_another_size_than_the_declared_one_and_an_operator_without_any_are_told(size_problems):
+    assert size_problems(SizedAxis("x"), declared=4) == ["scale_by/ramp_3 is declared for count 4, but has 3"]
+    assert size_problems(None) == ["no size is declared, so nothing shows that the ends of any axis count"]
+
+
+def raising(call):
+    raise IndexError("no such row")
+
+
+@pytest.mark.parametrize(
+    ("axis", "changes", "why"),
+    [
+        (SizedAxis("x", without=lambda call, index: {"x": np.ones(7, "<f4")}), {}, "not float32 [3]"),
+        (SizedAxis("x"), {"kernel": lambda call: Status.BAD_PARAM}, ""),
+        (SizedAxis("x"), {"kernel": raising}, "no such row"),
+    ],
+    ids=["another shape", "refused", "raised"],
+)
+def test_a_kernel_that_cannot_be_run_proves_nothing(size_problems, axis, changes, why):
+    problems = size_problems(axis, **changes)
+    assert len(problems) == 2
+    assert all("the kernel cannot be run without index" in one and one.endswith(why) for one in problems)
+
+
+def triples(call):
+    call.array("y")[...] = 3 * call.array("x")
+    call.scalars["count"] = call.array("x").size
+    return Status.SUCCESS
+
+
+def test_a_failure_is_judged_as_in_a_run_but_not_explained():
+    in_a_run = CaseRun(InlineCaller(Implementation("triples", triples)), Options()).run_case(doubling(), DOUBLES)
+    of_a_rule = judged("triples", triples, doubling(), DOUBLES)
+    assert in_a_run.outcome is of_a_rule.outcome is Outcome.FAILED
+    assert in_a_run.causes == of_a_rule.causes
+    assert in_a_run.explained
+    assert not of_a_rule.explained
