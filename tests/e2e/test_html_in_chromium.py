@@ -21,9 +21,8 @@ from mluops_gtest.core.result import (
 )
 from mluops_gtest.judging.explaining import explained
 from mluops_gtest.judging.value_laws import WrongOutput
-from mluops_gtest.results.reports.html import payload as embedding
-from mluops_gtest.results.reports.html import render_html
-from mluops_gtest.results.reports.html.page import render_matrix
+from mluops_gtest.results.reports import html_payload as embedding
+from mluops_gtest.results.reports.html import render_html, render_matrix
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
 

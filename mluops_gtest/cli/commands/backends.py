@@ -19,8 +19,7 @@ def command() -> None:
     """
     from mluops_gtest.backends.registry import known_backends
     from mluops_gtest.cli.terminal import stdout
-    from mluops_gtest.results.reports.terminal import FOLD, table_of
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import FOLD, escape, table_of
 
     table = table_of((("backend", "status", "from"), FOLD))
     for backend in known_backends():

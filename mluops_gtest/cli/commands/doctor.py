@@ -44,8 +44,7 @@ def command(
     from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.terminal import stderr, stdout, track
     from mluops_gtest.core.case import Query
-    from mluops_gtest.results.reports.terminal import FOLD, table_of
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import FOLD, escape, table_of
     from mluops_gtest.running.caller import BackendChoice
     from mluops_gtest.running.case_run import CaseRun, Options
     from mluops_gtest.running.workers.fork_server import ForkServer

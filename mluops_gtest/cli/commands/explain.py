@@ -14,7 +14,7 @@ from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.readings import format_explanation, format_headline, format_support
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.judging.groups import CauseGroup, cause_groups
-from mluops_gtest.results.reports.text import escape
+from mluops_gtest.results.reports.terminal import escape
 
 _MAX_SAMPLES = 3
 _MAX_NAMES = 5

@@ -199,8 +199,7 @@ def _print(decision: "Decision", form: str, against: str) -> None:
 def _decision_page(decision: "Decision") -> "Iterator[Table | str]":
     """Yields transitions in a table, findings in paragraphs, the verdict last, where the eye is."""
     from mluops_gtest.results.gate_findings import findings, summed_times, time_words, verdict
-    from mluops_gtest.results.reports.terminal import LINE, table_of
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import LINE, escape, table_of
     from mluops_gtest.results.statistics import TimeVerdict
 
     table = table_of((("transition",), LINE))
@@ -221,7 +220,7 @@ def _decision_page(decision: "Decision") -> "Iterator[Table | str]":
 
 def _paragraphs(findings: "list[GateFinding]", all_of_them: str) -> Iterator[str]:
     """Yields the first findings; of more it says what shows all."""
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import escape
 
     for finding in findings[:_MAX_FINDINGS]:
         place = f"  {finding.file}:{finding.line}" if finding.file else ""
@@ -235,7 +234,7 @@ def _paragraphs(findings: "list[GateFinding]", all_of_them: str) -> Iterator[str
 def _update_page(update: "Update", file: str) -> Iterator[str]:
     """Yields what was written, or why not."""
     from mluops_gtest.results.gate_findings import blockers, findings
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import escape
 
     decision = update.decision
     if decision.blocked:

@@ -65,7 +65,7 @@ def command(
 
 def _matrix(results: tuple[Path, ...], form: str, lang: str, beside: Path | None) -> str:
     from mluops_gtest.results.folder import read_report
-    from mluops_gtest.results.reports.html.page import render_matrix
+    from mluops_gtest.results.reports.html import render_matrix
 
     if form != "html":
         raise UsageError(f"--format {form} is for one run; several runs side by side are a page: --format html.")

@@ -306,7 +306,7 @@ def _performance_table(timed: "Sequence[TimedResult]", *, with_device: bool) -> 
 
 
 def _row(one: "TimedResult", with_interface: bool, with_device: bool) -> list[str]:
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import escape
     from mluops_gtest.results.times import duration
 
     figures = one.latency

@@ -25,10 +25,9 @@ from mluops_gtest.base.text import BRANCH, COMMIT, strip_controls, strip_values
 from mluops_gtest.base.typed_files import Source
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport, TalliedResults
-from mluops_gtest.core.result import CaseResult
+from mluops_gtest.core.result import CaseResult, format_worst
 from mluops_gtest.results.folder import CAUSES, REPORT, RESULTS, RUN
 from mluops_gtest.results.records import head_to_json, report_from_json, report_to_json, result_to_json
-from mluops_gtest.results.reports.text import details
 
 if TYPE_CHECKING:
     from mluops_gtest.core.report import ReportFormat
@@ -156,6 +155,28 @@ def stream_json_list(
         yield f"{',' if number else ''}{margin} {lines}"
         end = f"{margin}]"
     yield f"{end}{rest}\n"
+
+
+def details(result: CaseResult) -> str:
+    """All that is known of a result that did not pass, one thing a line."""
+    lines = [result.reason] if result.reason else []
+    if result.status is not result.expected_status:
+        named = [status.name if status is not None else "none" for status in (result.status, result.expected_status)]
+        lines.append("status {}, expected {}".format(*named))
+    if result.worst is not None:
+        lines.append(format_worst(result))
+    lines += [
+        f"{r.output}: {r.criterion} = {r.value:.6g}, threshold {r.threshold:g}" for r in result.readings if not r.within
+    ]
+    lines += [f"attempt {number}: {a.outcome.value} {a.reason}".rstrip() for number, a in enumerate(result.attempts, 1)]
+    lines += result.notes
+    if result.fingerprint:
+        lines.append(f"fingerprint: {result.fingerprint}")
+    if result.repro:
+        lines.append(f"repro: {result.repro}")
+    if result.debug:
+        lines.append(f"debug: {result.debug}")
+    return strip_controls("\n".join(lines))
 
 
 # Of the published JSON schema that the document is valid against.

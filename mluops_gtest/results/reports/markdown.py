@@ -15,16 +15,21 @@ from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.reports.markdown_summary import (
     CheckedPoint,
     OperatorSummary,
+    Words,
     accuracy_standard,
     checked_points,
     checklist,
+    code,
     describe_change,
     dtype_of,
     feature_tests,
     parameter_checks,
     shape_of,
+    table,
+    text,
+    words,
 )
-from mluops_gtest.results.reports.markdown_words import WORDS, Words, code, table, text, words
+from mluops_gtest.results.reports.words import MARKDOWN_WORDS
 from mluops_gtest.results.times import Efficiency, TimedResult, TimingStats, timed_results
 
 if TYPE_CHECKING:
@@ -225,7 +230,7 @@ def against(transitions: Mapping[str, str], say: Words) -> Iterator[str]:
     rows = []
     for key, count in sorted(Counter(keys.values()).items(), key=lambda item: (item[0] in _GOOD_NEWS, item)):
         cases = [] if key in _GOOD_NEWS else sorted(case for case, found in keys.items() if found == key)
-        word = say(f"transition_{key}") if f"transition_{key}" in WORDS else key.replace("_", " ")
+        word = say(f"transition_{key}") if f"transition_{key}" in MARKDOWN_WORDS["en"] else key.replace("_", " ")
         rows.append([word, str(count), name_first(cases, _MAX_NAMED, say)])
     yield from table([say("transition"), say("cases"), say("remarks")], rows, right=[1])
 

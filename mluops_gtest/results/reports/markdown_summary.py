@@ -4,21 +4,69 @@ Section 1 says what the operator is held to, what it supports and which features
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.text import strip_controls
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.cause import Leak
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult, TensorInfo
-from mluops_gtest.results.reports.markdown_words import Words, code, table, text
+from mluops_gtest.results.reports.words import MARKDOWN_WORDS
 
+# Signs that would begin a link, a tag, an entity, an emphasis or a new cell. An underscore inside a word is none.
+_SIGNS = re.compile(r"[\\`*\[\]<>|~$@&]|(?<!\w)_|_(?!\w)")
 # Vector units work on so many elements at a time; every other length leaves a remainder.
 _ALIGNMENT = 64
 # How checks end that authoring.checks makes of a tensor without elements, and of one with too many.
 _EMPTY, _LARGE = "_empty", "_large"
+
+
+def text(words: str) -> str:
+    """The words on one line, each sign as itself."""
+    return _SIGNS.sub(r"\\\g<0>", _one_line(words))
+
+
+def code(words: str) -> str:
+    """The words as code; also where they hold back-quotes themselves."""
+    line = _one_line(words)
+    longest = max((len(run) for run in re.findall("`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    padded = f" {line} " if line.startswith("`") or line.endswith("`") else line
+    # A table's cell ends at every bar, in code as well.
+    return f"{fence}{padded}{fence}".replace("|", r"\|")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    """The lines of a table; the columns numbered in `right` hold numbers."""
+    numbers = set(right)
+    rule = ["---:" if place in numbers else "---" for place in range(len(head))]
+    return [_row(head), _row(rule), *map(_row, rows), ""]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _one_line(words: str) -> str:
+    return " ".join(strip_controls(words).split())
+
+
+Words = Callable[..., str]
+
+
+def words(language: str) -> Words:
+    """A function that gives the words of a key in this language, with its places filled."""
+    table = MARKDOWN_WORDS[language]
+
+    def say(key: str, **values: Any) -> str:
+        return table[key].format(**values)
+
+    return say
 
 
 # With room for what is asked for several times.

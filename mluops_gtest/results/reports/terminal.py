@@ -1,6 +1,7 @@
 """What a person sees of a run: a line per case if wanted, a table per operator, every failure with its reason."""
 
 import io
+import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,22 +10,39 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from mluops_gtest.base.text import pluralize
+from mluops_gtest.base.text import pluralize, strip_controls, strip_to_line
 from mluops_gtest.catalog.root import BUILTIN, recorded_roots
 from mluops_gtest.core import cause
 from mluops_gtest.core.cause import Leak, format_reason
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import ISOLATION_OFF, CaseFinished, Event, RunReport
 from mluops_gtest.core.result import Arbitration, CaseResult, StressReading, format_worst, format_worst_outlier
-from mluops_gtest.results.reports.text import escape, escape_lines
 
 if TYPE_CHECKING:
     from mluops_gtest.judging.groups import CauseGroup
 
+# As rich reads it: what looks like a tag, with the backslashes before it.
+_TAG = re.compile(r"(\\*)(\[[a-z#/@][^[]*?])")
+_AT_END = re.compile(r"\\$")
 # How the cells of a column stand: broken into lines where there is no room, never broken, or figures.
 FOLD: Final[Mapping[str, Any]] = {"overflow": "fold"}
 LINE: Final[Mapping[str, Any]] = {"no_wrap": True}
 RIGHT: Final[Mapping[str, Any]] = {"justify": "right", "no_wrap": True}
+
+
+def escape(text: str) -> str:
+    """The text as it is, on one line: never a tag, never an end of one of ours, no control character."""
+    return _escaped(strip_to_line(text))
+
+
+def escape_lines(text: str) -> list[str]:
+    """The same line by line."""
+    return [_escaped(line) for line in strip_controls(text).splitlines()]
+
+
+def _escaped(text: str) -> str:
+    # A backslash at the end would take the bracket that follows for itself.
+    return _AT_END.sub(r"\\x5c", _TAG.sub(r"\1\1\\\2", text))
 
 
 def table_of(*groups: tuple[Iterable[str], Mapping[str, Any]]) -> Table:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 
 from mluops_gtest.cli import terminal as consoles
-from mluops_gtest.results.reports.text import escape
+from mluops_gtest.results.reports.terminal import escape
 
 CELLS = st.one_of(
     st.text("ab [](){}/\\x1b中é△", max_size=9).map(escape),

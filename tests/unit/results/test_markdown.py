@@ -12,9 +12,11 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseInfo, Perf, Reading, TensorInfo
 from mluops_gtest.results.history import CaseTrend, Measured, Point, Run
 from mluops_gtest.results.reports.markdown import render_markdown
-from mluops_gtest.results.reports.markdown_words import WORDS, code, text
+from mluops_gtest.results.reports.markdown_summary import code, text
+from mluops_gtest.results.reports.words import MARKDOWN_WORDS
 from tests.support.reports import golden_report, report, result
 
+ENGLISH = MARKDOWN_WORDS["en"]
 DEVICE = {"name": "sample-100", "bandwidth": 1e11, "peak": {"float": 2e12}}
 
 
@@ -39,7 +41,8 @@ def places(words):
 
 
 def test_both_languages_fill_the_same_places():
-    for key, (english, chinese) in WORDS.items():
+    for key, english in ENGLISH.items():
+        chinese = MARKDOWN_WORDS["zh"][key]
         assert places(english) == places(chinese), key
         assert english, key
         assert chinese, key
@@ -90,7 +93,7 @@ def test_a_leak_is_told_and_is_no_overrun():
 
 def test_only_the_change_is_left_to_be_written():
     lines = lines_of(result())
-    assert [line for line in lines if line.startswith("> ")] == [f"> {WORDS['write_here'][0]}"]
+    assert [line for line in lines if line.startswith("> ")] == [f"> {ENGLISH['write_here']}"]
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
@@ -239,23 +242,23 @@ class TestPerformance:
     def test_without_a_device_there_is_no_efficiency_and_no_verdict(self):
         lines = lines_of(self.timed("network"))
         assert row(lines, "`op` | 100.0")[3:5] == ["–", "–"]
-        assert WORDS["no_device"][0] in lines
+        assert ENGLISH["no_device"] in lines
         assert "Functions have no open problem. Performance was not judged: the device is not described." in lines
-        assert WORDS["no_problems"][0] not in lines
+        assert ENGLISH["no_problems"] not in lines
 
     def test_with_a_device_nothing_open_is_said(self):
-        assert WORDS["no_problems"][0] in lines_of(self.timed("boundary"), device=DEVICE)
+        assert ENGLISH["no_problems"] in lines_of(self.timed("boundary"), device=DEVICE)
 
     def test_a_tiny_case_is_not_judged(self):
         # 4 kB take 40 ns at best: whatever the kernel does, most of the 100 µs is its launch.
         lines = lines_of(self.timed("network", io=4e3, ops=4e4), device=DEVICE)
         assert row(lines, "`op` | 100.0")[8] == "too short to judge"
         assert "Cases with measured performance: 1; below what the acceptance requires: 0; not judged: 1." in lines
-        assert WORDS["no_problems"][0] in lines
+        assert ENGLISH["no_problems"] in lines
 
     def test_nothing_measured_says_how_to_measure(self):
         lines = lines_of(result())
-        assert WORDS["no_performance"][0] in lines
+        assert ENGLISH["no_performance"] in lines
         assert "Functions have no open problem. Performance was not measured." in lines
 
 
