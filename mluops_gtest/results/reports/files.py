@@ -170,12 +170,8 @@ def details(result: CaseResult) -> str:
     ]
     lines += [f"attempt {number}: {a.outcome.value} {a.reason}".rstrip() for number, a in enumerate(result.attempts, 1)]
     lines += result.notes
-    if result.fingerprint:
-        lines.append(f"fingerprint: {result.fingerprint}")
-    if result.repro:
-        lines.append(f"repro: {result.repro}")
-    if result.debug:
-        lines.append(f"debug: {result.debug}")
+    known = {name: getattr(result, name) for name in ("fingerprint", "repro", "debug")}
+    lines += [f"{name}: {value}" for name, value in known.items() if value]
     return strip_controls("\n".join(lines))
 
 
@@ -329,23 +325,14 @@ def _render_inside_suite(element: Element) -> str:
 
 def _junit_counts(keys: Sequence[_TestcaseKey]) -> dict[str, str]:
     elements = Counter(key.element for key in keys)
-    counts = {"tests": len(keys), "failures": elements["failure"], "errors": elements["error"]}
-    return {
-        **{name: str(count) for name, count in counts.items()},
-        "skipped": str(elements["skipped"]),
-        "time": f"{sum(key.seconds for key in keys):.6f}",
-    }
+    counts = {"failures": elements["failure"], "errors": elements["error"], "skipped": elements["skipped"]}
+    texts = {name: str(count) for name, count in {"tests": len(keys), **counts}.items()}
+    return {**texts, "time": f"{sum(key.seconds for key in keys):.6f}"}
 
 
 def _testcase(result: CaseResult, transition: str) -> Element:
-    case = Element(
-        "testcase",
-        {
-            "classname": strip_controls(result.operator),
-            "name": strip_controls(result.case),
-            "time": f"{result.seconds:.6f}",
-        },
-    )
+    names = {"classname": strip_controls(result.operator), "name": strip_controls(result.case)}
+    case = Element("testcase", {**names, "time": f"{result.seconds:.6f}"})
     facts = [
         ("outcome", result.outcome.value),
         ("transition", transition),
@@ -370,11 +357,9 @@ def _testcase(result: CaseResult, transition: str) -> Element:
 
 def _junit_element(outcome: Outcome) -> str | None:
     """The element inside the testcase; a passed one has none."""
-    if outcome is Outcome.PASSED:
-        return None
-    if not outcome.blocks:
-        return "skipped"
-    return "error" if outcome.has_no_answer else "failure"
+    if outcome.blocks:
+        return "error" if outcome.has_no_answer else "failure"
+    return None if outcome is Outcome.PASSED else "skipped"
 
 
 def _add_properties(parent: Element, facts: Iterable[tuple[str, str]]) -> Element:

@@ -160,7 +160,8 @@ def _sections(columns: Sequence[Column], words: Mapping[str, str], lang: str) ->
     yield f'<section class="panel"><h2>{escape(words["differ"])}</h2><p>{escape(summary)}</p>'
     if not differing:
         yield f"<p>{escape(words['same'])}</p>"
-    differing.sort(key=lambda case: min(_gravity(_outcome(column, case)) for column in columns))
+    gravity = {outcome: place for place, outcome in enumerate((*GRAVEST_FIRST, None))}
+    differing.sort(key=lambda case: min(gravity[_outcome(column, case)] for column in columns))
     for case in differing[:_MAX_CASES]:
         yield _case(case, columns, words, lang)
     if len(differing) > _MAX_CASES:
@@ -170,10 +171,6 @@ def _sections(columns: Sequence[Column], words: Mapping[str, str], lang: str) ->
 
 def _outcome(column: Column, case: str) -> Outcome | None:
     return column.results[case].outcome if case in column.results else None
-
-
-def _gravity(outcome: Outcome | None) -> int:
-    return len(GRAVEST_FIRST) if outcome is None else GRAVEST_FIRST.index(outcome)
 
 
 def _runs(columns: Sequence[Column], words: Mapping[str, str], lang: str) -> str:
@@ -347,7 +344,7 @@ def report_html(report: RunReport, most: int) -> str:
         + ", ".join(_coloured(f"{number} {one.words['en']}", one) for one, number in counts)
     ]
     lines += [
-        f"<details{' open' if number == 0 else ''}><summary>{_title(result)}</summary>{_body(result)}</details>"
+        f"<details{' open' if number == 0 else ''}><summary>{_title(result)}</summary>{''.join(_parts(result))}</details>"
         for number, result in enumerate(failing[:most])
     ]
     if len(failing) > most:
@@ -357,15 +354,13 @@ def report_html(report: RunReport, most: int) -> str:
 
 def result_html(result: CaseResult) -> str:
     """One result: its verdict, readings, explanation and pictures."""
-    return f"<div>{_title(result)}{_body(result)}</div>"
+    return f"<div>{_title(result)}{''.join(_parts(result))}</div>"
 
 
 def case_html(case: Case) -> str:
     """One case: parameters, tensors and what must come back."""
-    rows = [
-        *(_tensor_row("input", tensor) for tensor in case.inputs),
-        *(_tensor_row("output", tensor) for tensor in case.outputs),
-    ]
+    sides = {"input": case.inputs, "output": case.outputs}
+    rows = [_tensor_row(kind, tensor) for kind, tensors in sides.items() for tensor in tensors]
     params = ", ".join(f"{_text(name)} = {_text(str(value))}" for name, value in case.params.items())
     status = case.expect.status.name + (f" by the check {case.expect.check}" if case.expect.check else "")
     head = f"<b>{_text(case.id)}</b> must answer {_text(status)}<br>{_text(case.doc)}"
@@ -375,10 +370,6 @@ def case_html(case: Case) -> str:
 def _title(result: CaseResult) -> str:
     sign, word = (_coloured(text, result.outcome) for text in (result.outcome.sign, result.outcome.words["en"]))
     return f"{sign} <b>{_text(result.case)}</b> {word}"
-
-
-def _body(result: CaseResult) -> str:
-    return "".join(_parts(result))
 
 
 def _parts(result: CaseResult) -> Iterator[str]:

@@ -186,8 +186,9 @@ def case_record(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
         # What stands around the case's own name, so that lines which differ by it alone are one value.
         "repro": pool.number(tuple(result.repro.split(result.case))) if result.repro else None,
         "debug": pool.number(tuple(result.debug.split(result.case))) if result.debug else None,
+        # The first says where the case ran, of a run on a cluster.
         "notes": [
-            *([_host_words(result)] if result.host else []),
+            *([result.host + ("" if result.device is None else f" #{result.device}")] if result.host else []),
             *(cut_start(note, _MAX_PRINTED) for note in result.notes),
         ],
         "printed": cut_start(result.output, _MAX_PRINTED),
@@ -205,11 +206,6 @@ def facts(mapping: Mapping[str, Any]) -> list[list[str]]:
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else _as_json(value)
     return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + " …"
-
-
-def _host_words(result: CaseResult) -> str:
-    """Where the case ran, of a run on a cluster."""
-    return result.host + ("" if result.device is None else f" #{result.device}")
 
 
 def _reading_record(reading: Reading, pool: Pool) -> list[Any]:
@@ -317,7 +313,6 @@ def _roof(result: CaseResult, samples_ns: Sequence[int], device: Mapping[str, An
 HistoryTrends = Mapping[str, Sequence[tuple[str, str, float | None, str]]]
 
 _MAX_RUNS = 40
-_ORDER = {outcome.value: place for place, outcome in enumerate(Outcome)}
 
 
 def latest_runs(history: HistoryTrends) -> list[str]:
@@ -336,7 +331,7 @@ def trend_text(points: Sequence[tuple[str, str, float | None, str]], starts: Seq
     outcomes, ratios = dict.fromkeys(starts, ABSENT), dict.fromkeys(starts, ABSENT)
     for started, outcome, ratio, _ in points:
         if started in outcomes:
-            outcomes[started] = _DIGITS[_ORDER[outcome]]
+            outcomes[started] = _DIGITS[_PLACES[Outcome.named(outcome)]]
             ratios[started] = _ratio_class(ratio)
     return ["".join(outcomes.values()), "".join(ratios.values())]
 
@@ -365,9 +360,8 @@ def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
     from mluops_gtest.core.readings import format_explanation, format_headline, format_support
     from mluops_gtest.judging.groups import cause_groups
 
-    groups = cause_groups(failing, report.results, report.shapes)
     records = []
-    for group in groups:
+    for group in cause_groups(failing, report.results, report.shapes):
         if group.headline is None:
             continue
         case, example = _example(group.examples, group.headline.output)

@@ -43,7 +43,7 @@ def function_tests(report: RunReport, by_operator: Mapping[str, OperatorSummary]
     head = [say(key) for key in ("point", "description", "cases", "result", "remarks")]
     for operator, facts in by_operator.items():
         yield from (f"### {code(operator)}", "")
-        whole = CheckedPoint(say("all_cases"), "", facts.all, facts.all.bad, bool(facts.results))
+        whole = CheckedPoint(say("all_cases"), "", facts, facts.bad, bool(facts.results))
         points = (*checked_points(facts, report, say), whole)
         yield from table(head, (_point_row(point, say) for point in points), right=[2])
 
@@ -160,16 +160,12 @@ def _problems(report: RunReport, say: Words) -> Iterator[str]:
     from mluops_gtest.judging.groups import cause_groups
 
     for group in cause_groups(blocking, report.results, report.shapes):
-        first, language = group.example, say("language")
-        why = (
-            format_reason(first.causes, language)
-            if group.headline is None
-            else format_headline(group.headline, language)
-        )
+        first, head, language = group.example, group.headline, say("language")
+        why = format_reason(first.causes, language) if head is None else format_headline(head, language)
         operators = say("comma").join(code(name) for name in sorted({result.operator for result in group.members}))
         words = {"operator": operators, "outcome": say(f"outcome_{first.outcome.value}"), "cases": len(group.members)}
         facts = [("problem_cases", name_first([result.case for result in group.members], _MAX_OF_GROUP, say))]
-        facts += [("cause", code(group.mark))] if group.headline is not None else []
+        facts += [("cause", code(group.mark))] if head is not None else []
         facts += [("arbitrated", text(exact)) for exact in _arbitrated(first, language)]
         facts += [("repro", code(first.repro))] if first.repro else []
         lines = [f"{say(key)}{say('colon')}{fact}" for key, fact in facts]

@@ -33,12 +33,20 @@ def text(words: str) -> str:
 
 def code(words: str) -> str:
     """The words as code; also where they hold back-quotes themselves."""
-    line = _one_line(words)
-    longest = max((len(run) for run in re.findall("`+", line)), default=0)
-    fence = "`" * (longest + 1)
-    padded = f" {line} " if line.startswith("`") or line.endswith("`") else line
     # A table's cell ends at every bar, in code as well.
-    return f"{fence}{padded}{fence}".replace("|", r"\|")
+    return code_span(_one_line(words)).replace("|", r"\|")
+
+
+def code_span(line: str) -> str:
+    """A code span that no character of the line ends."""
+    fence = "`" * (longest_ticks(line) + 1)
+    padded = f" {line} " if line.startswith("`") or line.endswith("`") else line
+    return f"{fence}{padded}{fence}"
+
+
+def longest_ticks(text: str) -> int:
+    """The length of the longest run of back-quotes."""
+    return max(map(len, re.findall("`+", text)), default=0)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
@@ -95,6 +103,10 @@ class TestPoint(Value, dict=True):
         """The point was tested and nothing speaks against it."""
         return self.passed > 0 and not self.bad
 
+    def where(self, belongs: Callable[[CaseResult], bool]) -> "TestPoint":
+        """The cases that belong to a narrower point."""
+        return TestPoint(tuple(filter(belongs, self.results)))
+
     def by(self, keys: Callable[[CaseResult], Iterable[str]]) -> "dict[str, TestPoint]":
         """The cases by their keys, sorted; one that is empty is none."""
         groups: dict[str, list[CaseResult]] = {}
@@ -104,18 +116,8 @@ class TestPoint(Value, dict=True):
         return {key: TestPoint(tuple(members)) for key, members in sorted(groups.items())}
 
 
-class OperatorSummary(Value, dict=True):
+class OperatorSummary(TestPoint, dict=True):
     """The results of one operator, or of several, by test point."""
-
-    results: tuple[CaseResult, ...]
-
-    def where(self, belongs: Callable[[CaseResult], bool]) -> TestPoint:
-        """The cases that belong to a point."""
-        return TestPoint(tuple(result for result in self.results if belongs(result)))
-
-    @property
-    def all(self) -> TestPoint:
-        return TestPoint(self.results)
 
     @cached_property
     def computing(self) -> TestPoint:
@@ -134,8 +136,8 @@ class OperatorSummary(Value, dict=True):
         An operator that takes none may refuse them by the checks of its parameters.
         """
         empty = self.where(lambda result: any(0 in tensor.dims for tensor in result.info.tensors))
-        of_this = (r for r in empty.results if not is_rejected(r) or r.info.check.endswith(_EMPTY))
-        return TestPoint(tuple(of_this) or empty.results)
+        for_that = empty.where(lambda result: not is_rejected(result) or result.info.check.endswith(_EMPTY))
+        return for_that if for_that.results else empty
 
     @cached_property
     def too_large(self) -> TestPoint:
@@ -145,18 +147,17 @@ class OperatorSummary(Value, dict=True):
     @cached_property
     def sizes(self) -> TestPoint:
         """Cases with elements in every tensor, whatever their shape."""
-        results = self.computing.results
-        return TestPoint(tuple(r for r in results if all(0 not in tensor.dims for tensor in r.info.tensors)))
+        return self.computing.where(lambda result: all(0 not in tensor.dims for tensor in result.info.tensors))
 
     @cached_property
     def remainders(self) -> TestPoint:
         """Of these, the ones whose rows do not fill whole vectors."""
-        return TestPoint(tuple(result for result in self.sizes.results if _row_length(result) % _ALIGNMENT))
+        return self.sizes.where(lambda result: bool(_row_length(result) % _ALIGNMENT))
 
     @cached_property
     def unstable(self) -> tuple[CaseResult, ...]:
         """Cases that crashed, hung, flaked or wrote where they must not."""
-        return tuple(result for result in self.results if result.outcome.is_unstable)
+        return self.where(lambda result: result.outcome.is_unstable).results
 
     def tagged(self, tag: str) -> TestPoint:
         """Cases with a tag."""
@@ -247,8 +248,8 @@ class CheckedPoint(Value):
 def checked_points(facts: OperatorSummary, report: RunReport, say: Words) -> tuple[CheckedPoint, ...]:
     """All points in the order of the report."""
     repeat = int(report.backend.get("repeat") or 1)
-    called = TestPoint(tuple(result for result in facts.results if result.outcome.was_called))
-    overwritten = tuple(result for result in called.results if _is_overwritten(result))
+    called = facts.where(lambda result: result.outcome.was_called)
+    overwritten = called.where(_is_overwritten).results
     stability = say("stability_words", repeat=repeat) if repeat > 1 else say("stability_once")
     exercised = bool(facts.unstable) or (repeat > 1 and bool(called.results))
     remainders = len(facts.remainders.results)

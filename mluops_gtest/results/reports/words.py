@@ -123,8 +123,10 @@ _PAGE: Final = {
     "no_reason": ("No reason given", "未给出原因"),
     "none": ("none", "无"),
     "noscript": (
-        "This page draws its details with JavaScript, which is off. "
-        + "The counts are below; report.json holds everything.",
+        (
+            "This page draws its details with JavaScript, which is off. The counts are below; "
+            "report.json holds everything."
+        ),
         "本页面的详细内容需要 JavaScript，目前已关闭。下面是统计结果；report.json 中有全部数据。",
     ),
     "not_reached": ("Below the accepted {share} on the {side} side", "{side} 侧未达到要求的 {share}"),
