@@ -343,10 +343,9 @@ def report_html(report: RunReport, most: int) -> str:
         f"<div><b>{pluralize(len(report.results), 'case')} on {_text(name)}</b>, {report.seconds:.1f} s: "
         + ", ".join(_coloured(f"{number} {one.words['en']}", one) for one, number in counts)
     ]
-    lines += [
-        f"<details{' open' if number == 0 else ''}><summary>{_title(result)}</summary>{''.join(_parts(result))}</details>"
-        for number, result in enumerate(failing[:most])
-    ]
+    for number, result in enumerate(failing[:most]):
+        opened = " open" if number == 0 else ""
+        lines.append(f"<details{opened}><summary>{_title(result)}</summary>{''.join(_parts(result))}</details>")
     if len(failing) > most:
         lines.append(f"<p>{len(failing) - most} more did not pass.</p>")
     return "\n".join([*lines, "</div>"])
