@@ -479,7 +479,7 @@ def test_two_thousand_cases_are_listed_as_the_reader_goes(show):
 
 
 def test_a_large_page_unpacks_itself(show, monkeypatch):
-    monkeypatch.setattr(embedding, "_MUCH", 0)
+    monkeypatch.setattr(embedding, "PACK_FROM_BYTES", 0)
     page = show(small_report(), lang="zh", **EVERYTHING)
     seen = "document.querySelectorAll('{}').length"
     page.value(until(seen.format(".item")))

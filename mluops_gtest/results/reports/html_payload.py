@@ -37,7 +37,7 @@ from mluops_gtest.core.result import (
 from mluops_gtest.results.times import efficiency, timing_stats
 
 # What is larger is packed, so that the page stays small enough to keep, to send and to open.
-_MUCH: Final = 3_000_000
+PACK_FROM_BYTES: Final = 3_000_000
 _LEVEL: Final = 4
 # How JSON writes what is unfit to be shown and yet ASCII.
 _UNFIT: Final = (rb"\u00", rb"\r", b"\x7f")
@@ -57,7 +57,7 @@ def json_line(record: Any) -> bytes:
 
 def elements_of(parts: Mapping[str, Sequence[bytes]]) -> str:
     """A script element for each part, with its lines as they are; all of them packed where they are long."""
-    is_much = sum(len(line) for lines in parts.values() for line in lines) > _MUCH
+    is_much = sum(len(line) for lines in parts.values() for line in lines) > PACK_FROM_BYTES
     mark, text = (" data-packed", _pack) if is_much else ("", lambda lines: b"\n".join(lines).decode())
     return "\n".join(
         f'<script type="application/json" id="{name}"{mark}>{text(lines)}</script>' for name, lines in parts.items()

@@ -144,7 +144,7 @@ def test_two_thousand_results_with_times_and_history_stay_under_two_megabytes():
 
 def test_much_data_is_packed_and_holds_the_same(monkeypatch):
     plain = Page(render_html(small_report()))
-    monkeypatch.setattr(embedding, "_MUCH", 0)
+    monkeypatch.setattr(embedding, "PACK_FROM_BYTES", 0)
     packed = Page(render_html(small_report()))
     for name in ("data", "lines"):
         unpacked = zlib.decompress(base64.b64decode(packed.texts[("script", name)])).decode()

@@ -315,7 +315,7 @@ def test_text_stays_text(words, written):
 
 
 @pytest.mark.parametrize(
-    ("words", "written"), [("a|b", r"`a\|b`"), ("a`b", "``a`b``"), ("`a", "`` `a ``"), ("<b>", "`<b>`")]
+    ("words", "written"), [("a|b", r"`a\|b`"), ("a`b", "``a`b``"), ("`", "`` ` ``"), ("<b>", "`<b>`")]
 )
 def test_code_holds_anything(words, written):
     assert code(words) == written
