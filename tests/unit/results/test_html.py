@@ -27,7 +27,7 @@ from mluops_gtest.results.reports.html_payload import (
     profile_record,
     trend_text,
 )
-from mluops_gtest.results.reports.words import PAGE_WORDS
+from mluops_gtest.results.reports.words import MARKDOWN_WORDS, MATRIX_WORDS, PAGE_WORDS
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
 
 STATIC = files("mluops_gtest.results.reports").joinpath("static")
@@ -221,12 +221,15 @@ def test_an_unknown_language_is_refused_with_the_known_ones():
         render_html(small_report(), lang="tlh")
 
 
-def test_each_language_says_everything():
-    english, chinese = PAGE_WORDS["en"], PAGE_WORDS["zh"]
-    assert set(english) == set(chinese)
-    for key, words in english.items():
-        assert sorted(re.findall(r"\{\w+\}", words)) == sorted(re.findall(r"\{\w+\}", chinese[key])), key
-    assert page_of(small_report(), lang="zh").json("words") == chinese
+@pytest.mark.parametrize("words", [PAGE_WORDS, MATRIX_WORDS, MARKDOWN_WORDS], ids=["page", "matrix", "markdown"])
+def test_each_language_says_everything(words):
+    assert all(all(table.values()) for table in words.values())
+    for key, english in words["en"].items():
+        assert sorted(re.findall(r"\{\w+\}", english)) == sorted(re.findall(r"\{\w+\}", words["zh"][key])), key
+
+
+def test_the_page_has_the_words_of_its_language():
+    assert page_of(small_report(), lang="zh").json("words") == PAGE_WORDS["zh"]
 
 
 def test_reasons_are_in_the_language_of_the_page():
