@@ -174,15 +174,14 @@ def list_record(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
 
 def case_record(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
     """What the page shows of a case that is opened."""
+    stressed = () if result.stress is None else result.stress.by_threads
     return {
         "status": pool.number((_NAMES[result.status], _NAMES[result.expected_status])),
         "readings": [_reading_record(reading, pool) for reading in result.readings],
         "worst": None if result.worst is None else _worst_record(result.worst, pool),
         "elements": [_element_record(seen, pool) for seen in result.elements],
         "exact": [format_arbitration(found, lang) for found in result.arbitrated],
-        "stress": None
-        if result.stress is None
-        else [[row.threads, row.repetitions, row.failed, row.differing] for row in result.stress.by_threads],
+        "stress": [[row.threads, row.repetitions, row.failed, row.differing] for row in stressed],
         # What stands around the case's own name, so that lines which differ by it alone are one value.
         "repro": pool.number(tuple(result.repro.split(result.case))) if result.repro else None,
         "debug": pool.number(tuple(result.debug.split(result.case))) if result.debug else None,

@@ -235,9 +235,8 @@ def _remarks(facts: RunFacts) -> Iterator[tuple[str, str]]:
     """A word and a line for what failed no case: tolerated, beyond arithmetic, disputed, varying, leaking."""
     if facts.noted:
         rest = facts.noted - 1
-        more = (
-            f"; {pluralize(rest, 'more case')} {'has' if rest == 1 else 'have'} notices, -v shows all" if rest else ""
-        )
+        have = "has" if rest == 1 else "have"
+        more = f"; {pluralize(rest, 'more case')} {have} notices, -v shows all" if rest else ""
         yield "notice", f"{facts.first_note}{more}"
     if facts.outlier is not None:
         yield "beyond", outlier_words(facts, facts.outlier)
@@ -277,10 +276,9 @@ def stress_words(readings: Sequence[StressReading]) -> str:
 
 def outlier_words(facts: RunFacts, worst: CaseResult) -> str:
     """How many elements of cases that pass no order of operations explains, and the worst of them."""
-    cases = "1 case passed" if facts.with_outliers == 1 else f"{facts.with_outliers} cases passed"
-    many = "1 element" if facts.outliers == 1 else f"{facts.outliers} elements"
     return (
-        f"{cases} with {many} that no order of {' or '.join(sorted(facts.precisions))} operations explains, "
+        f"{pluralize(facts.with_outliers, 'case')} passed with {pluralize(facts.outliers, 'element')} "
+        f"that no order of {' or '.join(sorted(facts.precisions))} operations explains, "
         f"the worst in {worst.case}: {format_worst_outlier(worst)}; --elementwise fails such cases"
     )
 
