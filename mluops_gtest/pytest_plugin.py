@@ -276,7 +276,7 @@ def _waived(waivers: "tuple[Waiver, ...]", result: "CaseResult", backend: str) -
 def failure_text(result: "CaseResult", more: str = "") -> str:
     """A failure for people: what, where, the worst element, and how to repeat it."""
     from mluops_gtest.core.readings import format_explanation
-    from mluops_gtest.results.reports.text import details
+    from mluops_gtest.results.reports.files import details
 
     explained = [format_explanation(explanation) for explanation in result.explained]
     lines = [f"{result.case}: {result.outcome.words['en']}", *([more] if more else []), *explained, details(result)]

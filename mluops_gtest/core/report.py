@@ -333,7 +333,7 @@ class RunReport(Value, dict=True):
         return f"<RunReport of {pluralize(len(self.results), 'case')} on {name}: {counts}>"
 
     def _repr_html_(self) -> str:
-        from mluops_gtest.results.reports.notebook import report_html
+        from mluops_gtest.results.reports.html import report_html
 
         return report_html(self, _MAX_SHOWN)
 

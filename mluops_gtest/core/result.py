@@ -374,7 +374,7 @@ class CaseResult(Value):
         return f"<{self.case} {self.outcome.value}{reason}>"
 
     def _repr_html_(self) -> str:
-        from mluops_gtest.results.reports.notebook import result_html
+        from mluops_gtest.results.reports.html import result_html
 
         return result_html(self)
 

@@ -35,7 +35,7 @@ OUTPUTS = "outputs"
 BEFORE_RESULTS = b' "results": [\n'
 AFTER_RESULTS = b"]\n"
 # The size of a file from which on its results stay there.
-_LARGE = 1 << 26
+LARGE_BYTES = 1 << 26
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _RUN_FILES = (RUN, RESULTS, REPORT)
 
@@ -131,7 +131,7 @@ def _read_by_lines(path: Path, source: Source) -> RunReport | None:
             head = list(itertools.takewhile(lambda line: line != BEFORE_RESULTS, file))
             lines = _list_items(itertools.takewhile(lambda line: line != AFTER_RESULTS, file))
             start = sum(map(len, head)) + len(BEFORE_RESULTS)
-            large = size > _LARGE
+            large = size > LARGE_BYTES
             results = _leave_in_file(file.fileno(), start, lines, reader) if large else tuple(map(reader.read, lines))
             record = decode_json(b"".join([*head, BEFORE_RESULTS, AFTER_RESULTS, file.read()]), source)
         # Its summary tells of the results, which the document has not.

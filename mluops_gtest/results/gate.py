@@ -157,11 +157,8 @@ def judge_times(
     for (case, pair), ratio in zip(pairs.items(), comparison.ratios, strict=True):
         change = TimeChange(case, results[case].operator, ratio.answer, pair.before_ns, pair.current.median_ns, ratio)
         if ratio.answer is TimeVerdict.INCONCLUSIVE:
-            lack, reason = (
-                Lack.QUIET,
-                f"runs of one build differ by {comparison.noise * 100:.1f} %, whatever the samples",
-            )
-            reason += "; more runs of the baseline help (--aa)"
+            differ = f"runs of one build differ by {comparison.noise * 100:.1f} %"
+            lack, reason = Lack.QUIET, f"{differ}, whatever the samples; more runs of the baseline help (--aa)"
             if ratio.needed is not None:
                 samples = min(run.samples for run in (pair.current, *pair.reference))
                 lack, reason = Lack.MORE_SAMPLES, f"{samples} samples; {ratio.needed} per run would be needed"
@@ -460,11 +457,9 @@ def _case_change(
         blocks = not policy.accepts(Transition.MISSING)
         return CaseChange(case, operator, Transition.MISSING, before, None, blocks=blocks, reason=reason)
     word = transition(before, result.outcome)
-    waiver, now = waived.covered.get(case), result.outcome
+    waiver, now = waived.covered.get(case) or waived.xpassed.get(case), result.outcome
     if waiver is not None:
-        now = Outcome.XFAILED
-    elif case in waived.xpassed:
-        waiver, now = waived.xpassed[case], Outcome.XPASSED
+        now = Outcome.XFAILED if case in waived.covered else Outcome.XPASSED
     return CaseChange(
         case=case,
         operator=result.operator,

@@ -16,6 +16,7 @@ from mluops_gtest.base.text import pluralize, strip_controls, strip_to_line
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import ISOLATION_OFF, grouped
 from mluops_gtest.results.gate import Accept, CaseChange, Decision, Lack, TimeChange
+from mluops_gtest.results.reports.markdown_summary import code_span, longest_ticks
 from mluops_gtest.results.statistics import Ratio, TimeVerdict
 from mluops_gtest.results.times import duration
 
@@ -188,9 +189,8 @@ def _drift_findings(decision: Decision) -> list[GateFinding]:
         ]
         cases = tuple(dict.fromkeys(drift.case for drift in members))
         title = f"accuracy drift: {operator}, {pluralize(len(cases), 'case')}"
-        found.append(
-            GateFinding(f"drift {operator}", title, _first_lines(lines), decision.policy.strict_accuracy, cases)
-        )
+        text, blocks = _first_lines(lines), decision.policy.strict_accuracy
+        found.append(GateFinding(f"drift {operator}", title, text, blocks, cases))
     return found
 
 
@@ -279,7 +279,7 @@ def _finding_lines(finding: GateFinding) -> Iterator[str]:
     place = f" ({code(f'{finding.file}:{finding.line}')})" if finding.file else ""
     yield from (f"**{_escape(finding.title)}**{place}", "")
     # A fence longer than any in the text: whatever a backend printed stays text.
-    fence = "`" * max(3, 1 + _longest_ticks(finding.text))
+    fence = "`" * max(3, 1 + longest_ticks(finding.text))
     yield from (f"{fence}text", finding.text, fence, "")
     if finding.blocks and len(finding.cases) > 1:
         yield from (f"<details><summary>{pluralize(len(finding.cases), 'case')}</summary>", "")
@@ -291,14 +291,7 @@ def _finding_lines(finding: GateFinding) -> Iterator[str]:
 
 def code(text: str) -> str:
     """A code span that no character of the text ends."""
-    line = strip_to_line(text)
-    ticks = "`" * (1 + _longest_ticks(line))
-    space = " " if line.startswith("`") or line.endswith("`") else ""
-    return f"{ticks}{space}{line}{space}{ticks}"
-
-
-def _longest_ticks(text: str) -> int:
-    return max((len(run) for run in re.findall("`+", text)), default=0)
+    return code_span(strip_to_line(text))
 
 
 def _escape(text: str) -> str:

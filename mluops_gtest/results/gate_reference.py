@@ -4,6 +4,7 @@ A baseline is an earlier report, or a baseline.json that is small enough to comm
 every entry has an owner, a reason and an end.
 """
 
+import contextlib
 import datetime
 import fnmatch
 import json
@@ -158,11 +159,8 @@ class DriftLimits(Value):
 
 def readings_above_floor(result: CaseResult) -> dict[str, float]:
     """The readings above the floor, by output and criterion: all that later comparisons need."""
-    return {
-        f"{output} {criterion}": value
-        for output, criterion, value, floor in _readings_with_floor(result)
-        if value > floor
-    }
+    readings = _readings_with_floor(result)
+    return {f"{output} {criterion}": value for output, criterion, value, floor in readings if value > floor}
 
 
 def find_drifts(result: CaseResult, before: Mapping[str, float], limits: DriftLimits) -> list[Drift]:
@@ -284,10 +282,8 @@ def _case_from_json(case: str, record: Any, source: Source, *, has_outliers: boo
         raise source.error(f"times are [median in ns, relative error, samples (at least {MIN_SAMPLES})]", ".times")
     if entry.outliers is not None and not 0 <= entry.outliers <= MAX_INTEGER:
         raise source.error("a number of elements must be ≥ 0", ".outliers")
-    outliers = entry.outliers if has_outliers else None
-    return ReferenceCase(
-        entry.operator or case.partition("/")[0], entry.tags, entry.outcome, entry.readings, times, outliers
-    )
+    operator, outliers = entry.operator or case.partition("/")[0], entry.outliers if has_outliers else None
+    return ReferenceCase(operator, entry.tags, entry.outcome, entry.readings, times, outliers)
 
 
 class Waiver(Value):
@@ -369,11 +365,9 @@ def _read_waiver(path: Path, number: int, entry: Any) -> Waiver:
             raise fail(f"{key} is {repr_short(value)}, not a text.", key)
     if sum(key in entry for key in _FAILURES) != 1:
         raise fail("write either outcome or fingerprint or cause: a waiver covers one kind of failure.")
-    if "outcome" in entry and entry["outcome"] not in _OUTCOMES:
-        raise fail(
-            f"outcome {repr_short(entry['outcome'])} cannot be waived.{suggestion(entry['outcome'], _OUTCOMES)}",
-            "outcome",
-        )
+    outcome = entry.get("outcome", "")
+    if outcome and outcome not in _OUTCOMES:
+        raise fail(f"outcome {repr_short(outcome)} cannot be waived.{suggestion(outcome, _OUTCOMES)}", "outcome")
     for key, (form, advice) in _FORMS.items():
         if key in entry and not form.fullmatch(entry[key]):
             raise fail(f"{repr_short(entry[key])} is not a {key}; {advice}.", key)
@@ -386,7 +380,7 @@ def _read_waiver(path: Path, number: int, entry: Any) -> Waiver:
         case=case,
         more=tuple(more),
         expires=expires,
-        outcome=_OUTCOMES.get(entry.get("outcome", "")),
+        outcome=_OUTCOMES.get(outcome),
         file=str(path),
         line=entry.line,
         **{key: entry.get(key, "") for key in ("reason", "owner", "fingerprint", "backend", "link", "cause")},
@@ -398,10 +392,8 @@ def day_of(value: Any) -> datetime.date | None:
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return value
     if isinstance(value, str) and re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
-        try:
+        with contextlib.suppress(ValueError):
             return datetime.date.fromisoformat(value)
-        except ValueError:
-            return None
     return None
 
 

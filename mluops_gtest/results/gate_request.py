@@ -118,6 +118,8 @@ def _with_old(new: Reference, old: Reference | None, required_cases: set[str] | 
 
 
 _LONGEST_COMMENT = 200
+# What the policy has in common with the request.
+_SWITCHES = ("cross_backend", "strict_accuracy", "strict_perf", "allow_outliers", "require_isolated")
 
 
 def new_waivers(
@@ -223,15 +225,11 @@ def _policy(request: GateRequest, report: RunReport, reference: Reference | None
     if request.drift_factor:
         operators = {case.operator for case in known} | {result.operator for result in report.results}
     return Policy(
-        cross_backend=request.cross_backend,
-        strict_accuracy=request.strict_accuracy,
-        strict_perf=request.strict_perf,
         drift=_drift_limits(request.drift_factor, operators),
         min_effect=request.min_effect / 100,
-        allow_outliers=request.allow_outliers,
-        accept=frozenset(Accept(word) for word in request.accept),
+        accept=frozenset(map(Accept, request.accept)),
         require_coverage=request.require_coverage,
-        require_isolated=request.require_isolated,
+        **{name: getattr(request, name) for name in _SWITCHES},
     )
 
 

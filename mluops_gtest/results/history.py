@@ -303,9 +303,8 @@ class History:
                 (digest, report.started, str(report.backend.get("name", "")), machine, *facts),
             ).lastrowid
             assert run is not None, "an INSERT has a row id"
-            self._base.executemany(
-                "INSERT INTO labels VALUES (?, ?, ?)", [(run, *item) for item in report.labels.items()]
-            )
+            labels = [(run, *item) for item in report.labels.items()]
+            self._base.executemany("INSERT INTO labels VALUES (?, ?, ?)", labels)
             self._base.executemany("INSERT OR IGNORE INTO causes VALUES (?, ?, ?, ?)", [(run, *one) for one in causes])
             # An operator that is renamed takes its cases along.
             self._base.executemany(
@@ -383,9 +382,8 @@ class History:
             measured.setdefault((case_id, run), []).append(reading)
         for case_id, name, of, run, outcome, seconds in sorted(results, key=lambda row: order.get(row[3], -1)):
             if run in order:
-                point = Point(
-                    runs[order[run]], outcome, self._duration(seconds), tuple(measured.get((case_id, run), ()))
-                )
+                seen = tuple(measured.get((case_id, run), ()))
+                point = Point(runs[order[run]], outcome, self._duration(seconds), seen)
                 points.setdefault((name, point.run.backend, of), []).append(point)
         return tuple(CaseTrend(name, of, tuple(found)) for (name, _, of), found in sorted(points.items()))
 

@@ -70,7 +70,7 @@ class Row(Value):
         before, after = self.before, self.after
         medians = _median(before), _median(after)
         if before is not None and after is not None:
-            return medians if None not in medians else (before.seconds, after.seconds)
+            return (before.seconds, after.seconds) if None in medians else medians
         single = [None if one is None else one.seconds for one in (before, after)]
         first, second = (time if median is None else median for median, time in zip(medians, single, strict=True))
         return first, second

@@ -10,7 +10,7 @@ import math
 import re
 import shlex
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final, Literal
@@ -112,7 +112,7 @@ def read_outputs(folder: Path, case: Case) -> tuple[dict[str, Array], dict[str, 
 
 def remove_outputs(folder: Path) -> None:
     """Remove what `save_outputs` wrote there, and nothing else."""
-    for path in list(_records(folder)):
+    for path in [path for depth in ("*", "*/*") for path in sorted((folder / OUTPUTS).glob(f"{depth}/{RECORD}"))]:
         record = None
         try:
             with contextlib.suppress(ContentError):
@@ -126,11 +126,6 @@ def remove_outputs(folder: Path) -> None:
         for place in (path.parent, path.parent.parent, folder / OUTPUTS):
             with contextlib.suppress(OSError):
                 place.rmdir()
-
-
-def _records(folder: Path) -> Iterator[Path]:
-    for depth in ("*", "*/*"):
-        yield from sorted((folder / OUTPUTS).glob(f"{depth}/{RECORD}"))
 
 
 def _record(place: Path) -> SavedOutputs | None:

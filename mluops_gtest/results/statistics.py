@@ -82,10 +82,10 @@ class Pair(Value):
 
 
 class Ratio(Value):
-    """Time now over time before, with the interval that holds for all cases of the gate together.
+    """Time now over time before, or the second backend's over the first's, with the interval for all cases together.
 
     `needed` is the number of samples per run with which an inconclusive answer would have become another one; None
-    where no number would do, because the runs themselves differ by more.
+    where no number would do, because the runs themselves differ by more. `remark` says what limits the answer.
     """
 
     answer: TimeVerdict
@@ -93,6 +93,7 @@ class Ratio(Value):
     low: float
     high: float
     needed: int | None = None
+    remark: str = ""
 
 
 class TimeComparison(Value):
@@ -237,8 +238,7 @@ def _shift(scatter: _Scatter, runs: float, effect: float) -> Ratio:
     """What the cases share; `unchanged` where it may be noise."""
     error = math.sqrt(runs * PRIOR_NOISE**2 + scatter.variance / scatter.count)
     width = _NORMAL.inv_cdf(1 - SHIFT_ALARMS) * error
-    centre = scatter.centre
-    answer = TimeVerdict.UNCHANGED
+    centre, answer = scatter.centre, TimeVerdict.UNCHANGED
     if abs(centre) > max(width, effect):
         answer = TimeVerdict.SLOWER if centre > 0 else TimeVerdict.FASTER
     return Ratio(answer, math.exp(centre), math.exp(centre - width), math.exp(centre + width))
@@ -261,8 +261,8 @@ def _ratio(
     # Of one case alone, since this answer alarms nobody.
     if abs(change) + student(_SINGLE, freedom) * error <= effect:
         return Ratio(TimeVerdict.UNCHANGED, *bounds)
-    tail, room = (CASE_ALARMS / family, abs(change)) if abs(change) >= effect else (_SINGLE, effect - abs(change))
-    left = (room / student(tail, freedom)) ** 2 - between
+    tail, margin = (CASE_ALARMS / family, abs(change)) if abs(change) >= effect else (_SINGLE, effect - abs(change))
+    left = (margin / student(tail, freedom)) ** 2 - between
     samples = min(run.samples for run in (pair.current, *pair.reference))
     needed = max(samples + 1, math.ceil(samples * sampling / left)) if left > 0 else None
     return Ratio(TimeVerdict.INCONCLUSIVE, *bounds, needed)
@@ -285,16 +285,6 @@ def student(tail: float, freedom: float) -> float:
 _ALARMS = 0.05
 # No bench takes more samples than this.
 _MAX_NEEDED = 100_000
-
-
-class BackendRatio(Value):
-    """The second backend's time over the first's, with the interval that holds for all cases together."""
-
-    answer: TimeVerdict
-    ratio: float
-    low: float
-    high: float
-    remark: str = ""
 
 
 class TimedPair(Value):
@@ -328,7 +318,7 @@ class TimedPair(Value):
 
 def compare_backends(
     first_ns: Sequence[int], second_ns: Sequence[int], family: int = 1, overhead_ns: float | None = None
-) -> BackendRatio:
+) -> Ratio:
     """Whether the second is faster or slower, of `family` cases that are asked together.
 
     Both ran in turn on the same machine, so there is no shift between runs to allow for; only the bootstrap's error of
@@ -343,18 +333,19 @@ def compare_backends(
     count = min(first.samples, second.samples)
     if too_short(first.median_ns, second.median_ns, overhead_ns, MIN_EFFECT):
         why = short_words(max(first.median_ns, second.median_ns), overhead_ns, MIN_EFFECT)
-        return BackendRatio(TimeVerdict.TOO_SHORT, *bounds, f"{why}: use a larger case, or device_seconds()")
+        return Ratio(TimeVerdict.TOO_SHORT, *bounds, remark=f"{why}: use a larger case, or device_seconds()")
     if count < MIN_SAMPLES:
-        return BackendRatio(TimeVerdict.INCONCLUSIVE, *bounds, f"at least {MIN_SAMPLES} samples are needed")
+        return Ratio(TimeVerdict.INCONCLUSIVE, *bounds, remark=f"at least {MIN_SAMPLES} samples are needed")
     if abs(change) >= effect and abs(change) > width:
-        return BackendRatio(TimeVerdict.SLOWER if change > 0 else TimeVerdict.FASTER, *bounds)
+        return Ratio(TimeVerdict.SLOWER if change > 0 else TimeVerdict.FASTER, *bounds)
     if abs(change) + width <= effect:
-        return BackendRatio(TimeVerdict.INCONCLUSIVE, *bounds, f"they differ by less than {MIN_EFFECT:.0%}")
-    room = abs(change) if abs(change) >= effect else effect - abs(change)
-    needed = max(count + 1, math.ceil(min(count * (width / room) ** 2, _MAX_NEEDED))) if room > 0 else _MAX_NEEDED
-    if needed >= _MAX_NEEDED:
-        return BackendRatio(TimeVerdict.INCONCLUSIVE, *bounds, f"too close to {MIN_EFFECT:.0%} to tell")
-    return BackendRatio(TimeVerdict.INCONCLUSIVE, *bounds, f"about {needed} samples would tell")
+        return Ratio(TimeVerdict.INCONCLUSIVE, *bounds, remark=f"they differ by less than {MIN_EFFECT:.0%}")
+    margin = abs(change) if abs(change) >= effect else effect - abs(change)
+    needed = max(count + 1, math.ceil(min(count * (width / margin) ** 2, _MAX_NEEDED))) if margin > 0 else _MAX_NEEDED
+    remark = f"too close to {MIN_EFFECT:.0%} to tell"
+    if needed < _MAX_NEEDED:
+        remark = f"about {needed} samples would tell"
+    return Ratio(TimeVerdict.INCONCLUSIVE, *bounds, remark=remark)
 
 
 # Far beyond the caches of most machines, small enough for any.

@@ -126,31 +126,28 @@ def read_device_spec(path: Path) -> DeviceSpec:
     document = load_yaml(path)
     if not isinstance(document, Lines):
         raise ContentError(f"{path}:1: describe a device by a mapping such as {_EXAMPLE}.")
-    for key in document:
-        if key not in _KEYS:
-            raise ContentError(
-                f"{path}:{document.line_of(key)}: unknown key {repr_short(key)}.{suggestion(key, _KEYS)}"
-            )
-    for key in _KEYS:
-        if key not in document:
-            raise ContentError(f"{path}:{document.line}: the key {repr_short(key)} is missing; write e.g. {_EXAMPLE}.")
+
+    def fail(line: int, what: str) -> ContentError:
+        return ContentError(f"{path}:{line}: {what}")
+
+    if unknown := [key for key in document if key not in _KEYS]:
+        key = unknown[0]
+        raise fail(document.line_of(key), f"unknown key {repr_short(key)}.{suggestion(key, _KEYS)}")
+    if missing := [key for key in _KEYS if key not in document]:
+        raise fail(document.line, f"the key {repr_short(missing[0])} is missing; write e.g. {_EXAMPLE}.")
     name = document["name"]
     if not isinstance(name, str) or not name.strip():
-        raise ContentError(
-            f"{path}:{document.line_of('name')}: name is {repr_short(name)}; it must be a name for the device."
-        )
+        raise fail(document.line_of("name"), f"name is {repr_short(name)}; it must be a name for the device.")
     bandwidth = _figure(path, document, "bandwidth_bytes_per_s")
     peaks = document["peak_ops_per_s"]
     if not isinstance(peaks, Lines):
         return DeviceSpec(name, bandwidth, _figure(path, document, "peak_ops_per_s"))
     known = [dtype.value for dtype in DType]
-    for word in peaks:
-        if word not in known:
-            raise ContentError(
-                f"{path}:{peaks.line_of(word)}: unknown data type {repr_short(word)}.{suggestion(word, known)}"
-            )
+    if unknown := [word for word in peaks if word not in known]:
+        word = unknown[0]
+        raise fail(peaks.line_of(word), f"unknown data type {repr_short(word)}.{suggestion(word, known)}")
     if not peaks:
-        raise ContentError(f"{path}:{peaks.line}: peak_ops_per_s is empty; write a number, or one per data type.")
+        raise fail(peaks.line, "peak_ops_per_s is empty; write a number, or one per data type.")
     return DeviceSpec(name, bandwidth, {word: _figure(path, peaks, word) for word in peaks})
 
 
@@ -174,10 +171,8 @@ def _figure(path: Path, mapping: Lines, key: str) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and number > 0):
-        where = f"{path}:{mapping.line_of(key)}"
-        raise ContentError(
-            f"{where}: {key} is {repr_short(value)}; it must be a number above 0 without a unit, e.g. 1.2e+12."
-        )
+        what = f"{key} is {repr_short(value)}; it must be a number above 0 without a unit, e.g. 1.2e+12."
+        raise ContentError(f"{path}:{mapping.line_of(key)}: {what}")
     return number
 
 

@@ -265,8 +265,9 @@ def _summarise(group: "CauseGroup") -> CauseSummary:
     head, example = group.headline, group.example
     operator, outcome = group.operator or "several operators", example.outcome.value
     words = f"{operator}: {outcome}: {example.reason}" if head is None else format_headline(head)
-    place, law_words, condition = ("", "", "") if head is None else format_headline_parts(head)
-    samples = [s for one in example.explained if head is not None and one.output == head.output for s in one.samples]
+    place, law, condition = ("", "", "") if head is None else format_headline_parts(head)
+    wrong = [one for one in example.explained if head is not None and one.output == head.output]
+    samples = [sample for one in wrong for sample in one.samples][:_MAX_SAMPLES]
     return CauseSummary(
         id=_shorten(group.mark),
         operator=_shorten(group.operator),
@@ -274,11 +275,9 @@ def _summarise(group: "CauseGroup") -> CauseSummary:
         headline=_shorten(words),
         output="" if head is None else _shorten(head.output),
         place=_shorten(place),
-        law=_shorten(law_words),
+        law=_shorten(law),
         condition=_shorten(condition),
-        samples=tuple(
-            CauseSample(s.index, _shorten(s.evaluated), _shorten(s.baseline)) for s in samples[:_MAX_SAMPLES]
-        ),
+        samples=tuple(CauseSample(s.index, _shorten(s.evaluated), _shorten(s.baseline)) for s in samples),
         cases=len(group.members),
         smallest=tuple(_shorten(result.case) for result in group.members[:_MAX_SMALLEST]),
         repro=_shorten(example.repro),

@@ -33,7 +33,7 @@ class CaseHandle:
         return f"<case {self.id}>"
 
     def _repr_html_(self) -> str:
-        from mluops_gtest.results.reports.notebook import case_html
+        from mluops_gtest.results.reports.html import case_html
 
         return case_html(self._case)
 

@@ -21,9 +21,8 @@ from mluops_gtest.core.result import (
 )
 from mluops_gtest.judging.explaining import explained
 from mluops_gtest.judging.value_laws import WrongOutput
-from mluops_gtest.results.reports.html import payload as embedding
-from mluops_gtest.results.reports.html import render_html
-from mluops_gtest.results.reports.html.page import render_matrix
+from mluops_gtest.results.reports import html_payload as embedding
+from mluops_gtest.results.reports.html import render_html, render_matrix
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
 
@@ -480,7 +479,7 @@ def test_two_thousand_cases_are_listed_as_the_reader_goes(show):
 
 
 def test_a_large_page_unpacks_itself(show, monkeypatch):
-    monkeypatch.setattr(embedding, "_MUCH", 0)
+    monkeypatch.setattr(embedding, "PACK_FROM_BYTES", 0)
     page = show(small_report(), lang="zh", **EVERYTHING)
     seen = "document.querySelectorAll('{}').length"
     page.value(until(seen.format(".item")))

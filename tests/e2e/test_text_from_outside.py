@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from mluops_gtest.cli.main import run_main
-from mluops_gtest.results.reports.text import escape
+from mluops_gtest.results.reports.terminal import escape
 from tests.support.disks import command
 from tests.support.toy_root import write_toy_root
 

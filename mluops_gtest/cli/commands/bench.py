@@ -113,8 +113,7 @@ def command(
 def _print(console: "Console", backends: Sequence[str], found: "Sequence[TimedPair]") -> None:
     """A row per case that was timed, then what was not compared, then the sums."""
     from mluops_gtest.cli.terminal import whole_table
-    from mluops_gtest.results.reports.terminal import LINE, RIGHT, table_of
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import LINE, RIGHT, escape, table_of
     from mluops_gtest.results.statistics import TimeVerdict, compare_backends
     from mluops_gtest.results.times import duration, timing_stats
 

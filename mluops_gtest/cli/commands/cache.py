@@ -9,8 +9,7 @@ from rich.table import Table
 
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.catalog.cache import CacheContents, CachedCase
-from mluops_gtest.results.reports.terminal import table_of
-from mluops_gtest.results.reports.text import escape
+from mluops_gtest.results.reports.terminal import escape, table_of
 
 
 def _page(folder: Path, found: CacheContents) -> Iterator[Table | str]:

@@ -253,8 +253,7 @@ print(f"{output}{{[int(i) for i in worst]}} = {{got[worst]}}, expected {{expecte
 
 def _verdict_lines(result: "CaseResult") -> Iterator[str]:
     """Yields what the case came to; a failure as a run reports it, without a repro line."""
-    from mluops_gtest.results.reports.terminal import failure_lines
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import escape, failure_lines
 
     if result.outcome.blocks:
         yield from (line for line in failure_lines(result, verbose=False) if not line.startswith("  repro:"))
@@ -283,8 +282,7 @@ def _describe_output(pair: "OutputPair", number: int, width: int) -> "Iterator[T
     from mluops_gtest.judging.blocks import value_text
     from mluops_gtest.judging.criteria import allowed_error, compare, count_beyond, worst_elements
     from mluops_gtest.judging.profile import profile_of
-    from mluops_gtest.results.reports.terminal import LINE, RIGHT, table_of
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import LINE, RIGHT, escape, table_of
 
     got, expected = np.ascontiguousarray(pair.got), np.ascontiguousarray(pair.expected)
     dims, dtype = pair.tensor.desc.dims, pair.tensor.desc.dtype

@@ -44,8 +44,7 @@ def command(
     from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.terminal import stderr, stdout, track
     from mluops_gtest.core.case import Query
-    from mluops_gtest.results.reports.terminal import FOLD, table_of
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import FOLD, escape, table_of
     from mluops_gtest.running.caller import BackendChoice
     from mluops_gtest.running.case_run import CaseRun, Options
     from mluops_gtest.running.workers.fork_server import ForkServer
@@ -141,8 +140,7 @@ def backends() -> None:
     """
     from mluops_gtest.backends.registry import known_backends
     from mluops_gtest.cli.terminal import stdout
-    from mluops_gtest.results.reports.terminal import FOLD, table_of
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import FOLD, escape, table_of
 
     table = table_of((("backend", "status", "from"), FOLD))
     for backend in known_backends():

@@ -118,7 +118,7 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
 def _page(report: "FuzzReport", repro: tuple[str, ...], folder: Path) -> "Iterator[Table | str]":
     """A table of the operators, every cause with its file, and how to see it again by the options `repro`."""
     from mluops_gtest.core.cause import format_reason
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import escape
     from mluops_gtest.search.fuzz import is_failure
 
     yield _table(report)
@@ -155,7 +155,7 @@ def _table(report: "FuzzReport") -> "Table":
 
 
 def _closing(report: "FuzzReport", still: int, folder: Path) -> str:
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import escape
 
     rate = report.draws / max(report.seconds, 1e-3)
     parts = [f"{pluralize(report.draws, 'draw')} in {report.seconds:.1f} s ({rate:.0f}/s)"]

@@ -20,8 +20,7 @@ from mluops_gtest.cli.options import coverage_option, format_option
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.results.reports.terminal import FOLD, LINE, RIGHT, table_of
-from mluops_gtest.results.reports.text import escape
+from mluops_gtest.results.reports.terminal import FOLD, LINE, RIGHT, escape, table_of
 from mluops_gtest.results.run_comparison import ReadingPair, Row, SideBySide
 
 if TYPE_CHECKING:

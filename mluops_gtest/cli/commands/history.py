@@ -16,8 +16,7 @@ from mluops_gtest.base.text import label_words, pluralize
 from mluops_gtest.cli.options import together
 from mluops_gtest.core.outcome import DRIFT_FACTOR
 from mluops_gtest.results.history import CaseTrend, CauseTrend, Point, ReadingGrowth, Run, sparkline
-from mluops_gtest.results.reports.terminal import FOLD, RIGHT, table_of
-from mluops_gtest.results.reports.text import escape
+from mluops_gtest.results.reports.terminal import FOLD, RIGHT, escape, table_of
 
 if TYPE_CHECKING:
     from mluops_gtest.results.history import History

@@ -197,8 +197,7 @@ def show(
 
 def _page(case: "Case", operator: "Operator | None", note: str, root_options: Iterator[str]) -> "Iterator[Table | str]":
     """Yields the parts of the page in order."""
-    from mluops_gtest.results.reports.terminal import table_of
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import escape, table_of
 
     support = "" if operator else " (not supported here)"
     yield f"[bold]{escape(case.id)}[/]  operator {escape(case.operator)}{support}"

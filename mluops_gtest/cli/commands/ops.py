@@ -85,8 +85,7 @@ def _c_text(operators: "Operators", name: str | None) -> str:
 def _page(operator: "Operator", c_functions: "CApi") -> "Iterator[Table | str]":
     """Yields the parts of the page in order."""
     from mluops_gtest.core.operator import OutputSpec
-    from mluops_gtest.results.reports.terminal import FOLD, table_of
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import FOLD, escape, table_of
 
     names = "".join(f"{escape(signature.function.name)}, " for signature in c_functions)
     yield f"[bold]{operator.name}[/]  {names}op_name {operator.released_name!r} in files"

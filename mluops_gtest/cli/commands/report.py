@@ -15,7 +15,7 @@ from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.readings import format_explanation, format_headline, format_support
 from mluops_gtest.core.report import REPORT_KINDS, RunReport
 from mluops_gtest.judging.groups import CauseGroup, cause_groups
-from mluops_gtest.results.reports.text import escape
+from mluops_gtest.results.reports.terminal import escape
 
 _REPORT_EPILOG = """\b
 Examples:
@@ -69,7 +69,7 @@ def command(
         past = None if history is None else read_past(report, history)
         write(render(report, form, lang, transitions, past), output)
         return
-    from mluops_gtest.results.reports.html.page import render_matrix
+    from mluops_gtest.results.reports.html import render_matrix
 
     if form != "html":
         raise UsageError(f"--format {form} is for one run; several runs side by side are a page: --format html.")

@@ -284,8 +284,7 @@ def _print_performance(console: "Console", report: "RunReport") -> None:
 
 def _performance_table(timed: "Sequence[TimedResult]", *, with_device: bool) -> "Table":
     """Median with its interval, spread, and shares of the device."""
-    from mluops_gtest.results.reports.terminal import LINE, RIGHT, table_of
-    from mluops_gtest.results.reports.text import escape
+    from mluops_gtest.results.reports.terminal import LINE, RIGHT, escape, table_of
     from mluops_gtest.results.times import duration
 
     with_interface = any(one.device is not None for one in timed)

@@ -26,10 +26,9 @@ from mluops_gtest.base.text import BRANCH, COMMIT, strip_controls, strip_values
 from mluops_gtest.base.typed_files import Source
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import REPORT_KINDS, RunReport, TalliedResults
-from mluops_gtest.core.result import CaseResult
+from mluops_gtest.core.result import CaseResult, format_worst
 from mluops_gtest.results.folder import CAUSES, REPORT, RESULTS, RUN
 from mluops_gtest.results.records import head_to_json, report_from_json, report_to_json, result_to_json
-from mluops_gtest.results.reports.text import details
 
 if TYPE_CHECKING:
     from mluops_gtest.core.report import ReportFormat
@@ -173,6 +172,24 @@ def stream_json_list(
         yield f"{',' if number else ''}{margin} {lines}"
         end = f"{margin}]"
     yield f"{end}{rest}\n"
+
+
+def details(result: CaseResult) -> str:
+    """All that is known of a result that did not pass, one thing a line."""
+    lines = [result.reason] if result.reason else []
+    if result.status is not result.expected_status:
+        named = [status.name if status is not None else "none" for status in (result.status, result.expected_status)]
+        lines.append("status {}, expected {}".format(*named))
+    if result.worst is not None:
+        lines.append(format_worst(result))
+    lines += [
+        f"{r.output}: {r.criterion} = {r.value:.6g}, threshold {r.threshold:g}" for r in result.readings if not r.within
+    ]
+    lines += [f"attempt {number}: {a.outcome.value} {a.reason}".rstrip() for number, a in enumerate(result.attempts, 1)]
+    lines += result.notes
+    known = {name: getattr(result, name) for name in ("fingerprint", "repro", "debug")}
+    lines += [f"{name}: {value}" for name, value in known.items() if value]
+    return strip_controls("\n".join(lines))
 
 
 # Of the published JSON schema that the document is valid against.
@@ -325,23 +342,14 @@ def _render_inside_suite(element: Element) -> str:
 
 def _junit_counts(keys: Sequence[_TestcaseKey]) -> dict[str, str]:
     elements = Counter(key.element for key in keys)
-    counts = {"tests": len(keys), "failures": elements["failure"], "errors": elements["error"]}
-    return {
-        **{name: str(count) for name, count in counts.items()},
-        "skipped": str(elements["skipped"]),
-        "time": f"{sum(key.seconds for key in keys):.6f}",
-    }
+    counts = {"failures": elements["failure"], "errors": elements["error"], "skipped": elements["skipped"]}
+    texts = {name: str(count) for name, count in {"tests": len(keys), **counts}.items()}
+    return {**texts, "time": f"{sum(key.seconds for key in keys):.6f}"}
 
 
 def _testcase(result: CaseResult, transition: str) -> Element:
-    case = Element(
-        "testcase",
-        {
-            "classname": strip_controls(result.operator),
-            "name": strip_controls(result.case),
-            "time": f"{result.seconds:.6f}",
-        },
-    )
+    names = {"classname": strip_controls(result.operator), "name": strip_controls(result.case)}
+    case = Element("testcase", {**names, "time": f"{result.seconds:.6f}"})
     facts = [
         ("outcome", result.outcome.value),
         ("transition", transition),
@@ -366,11 +374,9 @@ def _testcase(result: CaseResult, transition: str) -> Element:
 
 def _junit_element(outcome: Outcome) -> str | None:
     """The element inside the testcase; a passed one has none."""
-    if outcome is Outcome.PASSED:
-        return None
-    if not outcome.blocks:
-        return "skipped"
-    return "error" if outcome.has_no_answer else "failure"
+    if outcome.blocks:
+        return "error" if outcome.has_no_answer else "failure"
+    return None if outcome is Outcome.PASSED else "skipped"
 
 
 def _add_properties(parent: Element, facts: Iterable[tuple[str, str]]) -> Element:

@@ -15,16 +15,21 @@ from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.reports.markdown_summary import (
     CheckedPoint,
     OperatorSummary,
+    Words,
     accuracy_standard,
     checked_points,
     checklist,
+    code,
     describe_change,
     dtype_of,
     feature_tests,
     parameter_checks,
     shape_of,
+    table,
+    text,
+    words,
 )
-from mluops_gtest.results.reports.markdown_words import WORDS, Words, code, table, text, words
+from mluops_gtest.results.reports.words import MARKDOWN_WORDS
 from mluops_gtest.results.times import Efficiency, TimedResult, TimingStats, timed_results
 
 if TYPE_CHECKING:
@@ -38,7 +43,7 @@ def function_tests(report: RunReport, by_operator: Mapping[str, OperatorSummary]
     head = [say(key) for key in ("point", "description", "cases", "result", "remarks")]
     for operator, facts in by_operator.items():
         yield from (f"### {code(operator)}", "")
-        whole = CheckedPoint(say("all_cases"), "", facts.all, facts.all.bad, bool(facts.results))
+        whole = CheckedPoint(say("all_cases"), "", facts, facts.bad, bool(facts.results))
         points = (*checked_points(facts, report, say), whole)
         yield from table(head, (_point_row(point, say) for point in points), right=[2])
 
@@ -155,16 +160,12 @@ def _problems(report: RunReport, say: Words) -> Iterator[str]:
     from mluops_gtest.judging.groups import cause_groups
 
     for group in cause_groups(blocking, report.results, report.shapes):
-        first, language = group.example, say("language")
-        why = (
-            format_reason(first.causes, language)
-            if group.headline is None
-            else format_headline(group.headline, language)
-        )
+        first, head, language = group.example, group.headline, say("language")
+        why = format_reason(first.causes, language) if head is None else format_headline(head, language)
         operators = say("comma").join(code(name) for name in sorted({result.operator for result in group.members}))
         words = {"operator": operators, "outcome": say(f"outcome_{first.outcome.value}"), "cases": len(group.members)}
         facts = [("problem_cases", name_first([result.case for result in group.members], _MAX_OF_GROUP, say))]
-        facts += [("cause", code(group.mark))] if group.headline is not None else []
+        facts += [("cause", code(group.mark))] if head is not None else []
         facts += [("arbitrated", text(exact)) for exact in _arbitrated(first, language)]
         facts += [("repro", code(first.repro))] if first.repro else []
         lines = [f"{say(key)}{say('colon')}{fact}" for key, fact in facts]
@@ -225,7 +226,7 @@ def against(transitions: Mapping[str, str], say: Words) -> Iterator[str]:
     rows = []
     for key, count in sorted(Counter(keys.values()).items(), key=lambda item: (item[0] in _GOOD_NEWS, item)):
         cases = [] if key in _GOOD_NEWS else sorted(case for case, found in keys.items() if found == key)
-        word = say(f"transition_{key}") if f"transition_{key}" in WORDS else key.replace("_", " ")
+        word = say(f"transition_{key}") if f"transition_{key}" in MARKDOWN_WORDS["en"] else key.replace("_", " ")
         rows.append([word, str(count), name_first(cases, _MAX_NAMED, say)])
     yield from table([say("transition"), say("cases"), say("remarks")], rows, right=[1])
 

@@ -4,21 +4,77 @@ Section 1 says what the operator is held to, what it supports and which features
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.text import strip_controls
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.cause import Leak
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult, TensorInfo
-from mluops_gtest.results.reports.markdown_words import Words, code, table, text
+from mluops_gtest.results.reports.words import MARKDOWN_WORDS
 
+# Signs that would begin a link, a tag, an entity, an emphasis or a new cell. An underscore inside a word is none.
+_SIGNS = re.compile(r"[\\`*\[\]<>|~$@&]|(?<!\w)_|_(?!\w)")
 # Vector units work on so many elements at a time; every other length leaves a remainder.
 _ALIGNMENT = 64
 # How checks end that authoring.checks makes of a tensor without elements, and of one with too many.
 _EMPTY, _LARGE = "_empty", "_large"
+
+
+def text(words: str) -> str:
+    """The words on one line, each sign as itself."""
+    return _SIGNS.sub(r"\\\g<0>", _one_line(words))
+
+
+def code(words: str) -> str:
+    """The words as code; also where they hold back-quotes themselves."""
+    # A table's cell ends at every bar, in code as well.
+    return code_span(_one_line(words)).replace("|", r"\|")
+
+
+def code_span(line: str) -> str:
+    """A code span that no character of the line ends."""
+    fence = "`" * (longest_ticks(line) + 1)
+    padded = f" {line} " if line.startswith("`") or line.endswith("`") else line
+    return f"{fence}{padded}{fence}"
+
+
+def longest_ticks(text: str) -> int:
+    """The length of the longest run of back-quotes."""
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    """The lines of a table; the columns numbered in `right` hold numbers."""
+    numbers = set(right)
+    rule = ["---:" if place in numbers else "---" for place in range(len(head))]
+    return [_row(head), _row(rule), *map(_row, rows), ""]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _one_line(words: str) -> str:
+    return " ".join(strip_controls(words).split())
+
+
+Words = Callable[..., str]
+
+
+def words(language: str) -> Words:
+    """A function that gives the words of a key in this language, with its places filled."""
+    table = MARKDOWN_WORDS[language]
+
+    def say(key: str, **values: Any) -> str:
+        return table[key].format(**values)
+
+    return say
 
 
 # With room for what is asked for several times.
@@ -47,6 +103,10 @@ class TestPoint(Value, dict=True):
         """The point was tested and nothing speaks against it."""
         return self.passed > 0 and not self.bad
 
+    def where(self, belongs: Callable[[CaseResult], bool]) -> "TestPoint":
+        """The cases that belong to a narrower point."""
+        return TestPoint(tuple(filter(belongs, self.results)))
+
     def by(self, keys: Callable[[CaseResult], Iterable[str]]) -> "dict[str, TestPoint]":
         """The cases by their keys, sorted; one that is empty is none."""
         groups: dict[str, list[CaseResult]] = {}
@@ -56,18 +116,8 @@ class TestPoint(Value, dict=True):
         return {key: TestPoint(tuple(members)) for key, members in sorted(groups.items())}
 
 
-class OperatorSummary(Value, dict=True):
+class OperatorSummary(TestPoint, dict=True):
     """The results of one operator, or of several, by test point."""
-
-    results: tuple[CaseResult, ...]
-
-    def where(self, belongs: Callable[[CaseResult], bool]) -> TestPoint:
-        """The cases that belong to a point."""
-        return TestPoint(tuple(result for result in self.results if belongs(result)))
-
-    @property
-    def all(self) -> TestPoint:
-        return TestPoint(self.results)
 
     @cached_property
     def computing(self) -> TestPoint:
@@ -86,8 +136,8 @@ class OperatorSummary(Value, dict=True):
         An operator that takes none may refuse them by the checks of its parameters.
         """
         empty = self.where(lambda result: any(0 in tensor.dims for tensor in result.info.tensors))
-        of_this = (r for r in empty.results if not is_rejected(r) or r.info.check.endswith(_EMPTY))
-        return TestPoint(tuple(of_this) or empty.results)
+        for_that = empty.where(lambda result: not is_rejected(result) or result.info.check.endswith(_EMPTY))
+        return for_that if for_that.results else empty
 
     @cached_property
     def too_large(self) -> TestPoint:
@@ -97,18 +147,17 @@ class OperatorSummary(Value, dict=True):
     @cached_property
     def sizes(self) -> TestPoint:
         """Cases with elements in every tensor, whatever their shape."""
-        results = self.computing.results
-        return TestPoint(tuple(r for r in results if all(0 not in tensor.dims for tensor in r.info.tensors)))
+        return self.computing.where(lambda result: all(0 not in tensor.dims for tensor in result.info.tensors))
 
     @cached_property
     def remainders(self) -> TestPoint:
         """Of these, the ones whose rows do not fill whole vectors."""
-        return TestPoint(tuple(result for result in self.sizes.results if _row_length(result) % _ALIGNMENT))
+        return self.sizes.where(lambda result: bool(_row_length(result) % _ALIGNMENT))
 
     @cached_property
     def unstable(self) -> tuple[CaseResult, ...]:
         """Cases that crashed, hung, flaked or wrote where they must not."""
-        return tuple(result for result in self.results if result.outcome.is_unstable)
+        return self.where(lambda result: result.outcome.is_unstable).results
 
     def tagged(self, tag: str) -> TestPoint:
         """Cases with a tag."""
@@ -199,8 +248,8 @@ class CheckedPoint(Value):
 def checked_points(facts: OperatorSummary, report: RunReport, say: Words) -> tuple[CheckedPoint, ...]:
     """All points in the order of the report."""
     repeat = int(report.backend.get("repeat") or 1)
-    called = TestPoint(tuple(result for result in facts.results if result.outcome.was_called))
-    overwritten = tuple(result for result in called.results if _is_overwritten(result))
+    called = facts.where(lambda result: result.outcome.was_called)
+    overwritten = called.where(_is_overwritten).results
     stability = say("stability_words", repeat=repeat) if repeat > 1 else say("stability_once")
     exercised = bool(facts.unstable) or (repeat > 1 and bool(called.results))
     remainders = len(facts.remainders.results)

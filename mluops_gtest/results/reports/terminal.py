@@ -1,6 +1,7 @@
 """What a person sees of a run: a line per case if wanted, a table per operator, every failure with its reason."""
 
 import io
+import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,22 +10,39 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from mluops_gtest.base.text import pluralize
+from mluops_gtest.base.text import pluralize, strip_controls, strip_to_line
 from mluops_gtest.catalog.root import BUILTIN, recorded_roots
 from mluops_gtest.core import cause
 from mluops_gtest.core.cause import Leak, format_reason
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import ISOLATION_OFF, CaseFinished, Event, RunReport
 from mluops_gtest.core.result import Arbitration, CaseResult, StressReading, format_worst, format_worst_outlier
-from mluops_gtest.results.reports.text import escape, escape_lines
 
 if TYPE_CHECKING:
     from mluops_gtest.judging.groups import CauseGroup
 
+# As rich reads it: what looks like a tag, with the backslashes before it.
+_TAG = re.compile(r"(\\*)(\[[a-z#/@][^[]*?])")
+_AT_END = re.compile(r"\\$")
 # How the cells of a column stand: broken into lines where there is no room, never broken, or figures.
 FOLD: Final[Mapping[str, Any]] = {"overflow": "fold"}
 LINE: Final[Mapping[str, Any]] = {"no_wrap": True}
 RIGHT: Final[Mapping[str, Any]] = {"justify": "right", "no_wrap": True}
+
+
+def escape(text: str) -> str:
+    """The text as it is, on one line: never a tag, never an end of one of ours, no control character."""
+    return _escaped(strip_to_line(text))
+
+
+def escape_lines(text: str) -> list[str]:
+    """The same line by line."""
+    return [_escaped(line) for line in strip_controls(text).splitlines()]
+
+
+def _escaped(text: str) -> str:
+    # A backslash at the end would take the bracket that follows for itself.
+    return _AT_END.sub(r"\\x5c", _TAG.sub(r"\1\1\\\2", text))
 
 
 def table_of(*groups: tuple[Iterable[str], Mapping[str, Any]]) -> Table:
@@ -217,9 +235,8 @@ def _remarks(facts: RunFacts) -> Iterator[tuple[str, str]]:
     """A word and a line for what failed no case: tolerated, beyond arithmetic, disputed, varying, leaking."""
     if facts.noted:
         rest = facts.noted - 1
-        more = (
-            f"; {pluralize(rest, 'more case')} {'has' if rest == 1 else 'have'} notices, -v shows all" if rest else ""
-        )
+        have = "has" if rest == 1 else "have"
+        more = f"; {pluralize(rest, 'more case')} {have} notices, -v shows all" if rest else ""
         yield "notice", f"{facts.first_note}{more}"
     if facts.outlier is not None:
         yield "beyond", outlier_words(facts, facts.outlier)
@@ -259,10 +276,9 @@ def stress_words(readings: Sequence[StressReading]) -> str:
 
 def outlier_words(facts: RunFacts, worst: CaseResult) -> str:
     """How many elements of cases that pass no order of operations explains, and the worst of them."""
-    cases = "1 case passed" if facts.with_outliers == 1 else f"{facts.with_outliers} cases passed"
-    many = "1 element" if facts.outliers == 1 else f"{facts.outliers} elements"
     return (
-        f"{cases} with {many} that no order of {' or '.join(sorted(facts.precisions))} operations explains, "
+        f"{pluralize(facts.with_outliers, 'case')} passed with {pluralize(facts.outliers, 'element')} "
+        f"that no order of {' or '.join(sorted(facts.precisions))} operations explains, "
         f"the worst in {worst.case}: {format_worst_outlier(worst)}; --elementwise fails such cases"
     )
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mluops_gtest.cli.terminal import stdout, whole_table
-from mluops_gtest.results.reports.text import escape
+from mluops_gtest.results.reports.terminal import escape
 
 CELLS = st.one_of(
     st.text("ab [](){}/\\x1b中é△", max_size=9).map(escape),

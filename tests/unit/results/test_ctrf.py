@@ -6,10 +6,9 @@ import subprocess
 import pytest
 
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.result import Attempt
 from mluops_gtest.results.reports.files import render
 from tests.support.npm import install, needs_npm
-from tests.support.reports import GOLDEN, golden_report, legacy_reasons, report, result
+from tests.support.reports import GOLDEN, report, result
 
 VALIDATE = """
 const {readFileSync} = require("fs");
@@ -24,39 +23,6 @@ console.log(JSON.stringify(documents.map((document) => validate(document) ? [] :
 
 def rendered(*results, **options):
     return json.loads("".join(render(report(*results), "ctrf", **options)))["results"]["tests"]
-
-
-@pytest.mark.parametrize("outcome", Outcome)
-def test_every_outcome_has_a_status_and_keeps_its_word(outcome):
-    (test,) = rendered(result(outcome=outcome))
-    skipped = outcome in (Outcome.SKIPPED, Outcome.XFAILED)
-    assert test["status"] == ("passed" if outcome is Outcome.PASSED else "skipped" if skipped else "failed")
-    assert test["rawStatus"] == outcome.value
-
-
-def test_the_summary_counts_the_tests():
-    golden = golden_report()
-    results = json.loads("".join(render(golden, "ctrf")))["results"]
-    summary = results["summary"]
-    assert summary["tests"] == len(results["tests"]) == len(golden.results)
-    for status in ("passed", "failed", "skipped", "pending", "other"):
-        assert summary[status] == sum(test["status"] == status for test in results["tests"])
-    assert summary["extra"]["outcomes"] == golden.summary
-    assert (summary["start"], summary["stop"] - summary["start"]) == (1772353800000, 63125)
-
-
-def test_attempts_before_the_last_are_retries():
-    attempts = (
-        Attempt(Outcome.FAILED, legacy_reasons("off")),
-        Attempt(Outcome.CRASHED, legacy_reasons("died")),
-        Attempt(Outcome.PASSED),
-    )
-    (test,) = rendered(result(outcome=Outcome.FLAKY, attempts=attempts))
-    assert (test["flaky"], test["retries"]) == (True, 2)
-    assert [(a["attempt"], a["status"], a["message"]) for a in test["retryAttempts"]] == [
-        (1, "failed", "off"),
-        (2, "failed", "died"),
-    ]
 
 
 def test_a_transition_and_the_readings_are_kept():

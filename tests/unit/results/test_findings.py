@@ -8,7 +8,7 @@ import pytest
 from mluops_gtest.core.result import CaseInfo, TensorInfo
 from mluops_gtest.judging.explaining import explained
 from mluops_gtest.judging.value_laws import WrongOutput
-from mluops_gtest.results.gate_findings import code, decision_to_json, findings, github, gitlab, markdown, verdict
+from mluops_gtest.results.gate_findings import decision_to_json, findings, github, gitlab, markdown, verdict
 from tests.unit.results.build import gate, outcomes, report, result, waiver
 
 
@@ -160,11 +160,6 @@ def test_markdown_is_a_comment_in_which_everything_stays_text():
     fence = lines.index("````text")
     assert lines[fence + 1 :][lines[fence + 1 :].index("````") - 1] == "fingerprint: v1:q"
     assert "- ``op/a`b|c<script>``" in lines
-
-
-@pytest.mark.parametrize(("text", "span"), [("a", "`a`"), ("a`b", "``a`b``"), ("`", "`` ` ``"), ("a\nb", "`a b`")])
-def test_code_spans(text, span):
-    assert code(text) == span
 
 
 def test_the_decision_for_programs():

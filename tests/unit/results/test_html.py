@@ -16,9 +16,9 @@ from mluops_gtest.base.errors import UsageError
 from mluops_gtest.core.cause import Exited, Overrun, PassedAtTry
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import Attempt, Perf, Profile
-from mluops_gtest.results.reports.html import payload as embedding
+from mluops_gtest.results.reports import html_payload as embedding
 from mluops_gtest.results.reports.html import render_html
-from mluops_gtest.results.reports.html.payload import (
+from mluops_gtest.results.reports.html_payload import (
     commits_of,
     distribution,
     error_sign,
@@ -27,10 +27,10 @@ from mluops_gtest.results.reports.html.payload import (
     profile_record,
     trend_text,
 )
-from mluops_gtest.results.reports.html.words import WORDS
+from mluops_gtest.results.reports.words import MARKDOWN_WORDS, MATRIX_WORDS, PAGE_WORDS
 from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
 
-STATIC = files("mluops_gtest.results.reports.html").joinpath("static")
+STATIC = files("mluops_gtest.results.reports").joinpath("static")
 
 
 def static(ending):
@@ -144,7 +144,7 @@ def test_two_thousand_results_with_times_and_history_stay_under_two_megabytes():
 
 def test_much_data_is_packed_and_holds_the_same(monkeypatch):
     plain = Page(render_html(small_report()))
-    monkeypatch.setattr(embedding, "_MUCH", 0)
+    monkeypatch.setattr(embedding, "PACK_FROM_BYTES", 0)
     packed = Page(render_html(small_report()))
     for name in ("data", "lines"):
         unpacked = zlib.decompress(base64.b64decode(packed.texts[("script", name)])).decode()
@@ -182,7 +182,7 @@ def test_long_texts_are_cut_at_their_beginning():
 def test_the_verdict_is_the_run_s(make, verdict):
     page = page_of(make())
     assert page.json("data")["verdict"] == verdict
-    headline = WORDS["en"][f"verdict_{verdict}"].partition("{")[0]
+    headline = PAGE_WORDS["en"][f"verdict_{verdict}"].partition("{")[0]
     assert headline in page.texts[("title", None)]
 
 
@@ -221,12 +221,15 @@ def test_an_unknown_language_is_refused_with_the_known_ones():
         render_html(small_report(), lang="tlh")
 
 
-def test_each_language_says_everything():
-    english, chinese = WORDS["en"], WORDS["zh"]
-    assert set(english) == set(chinese)
-    for key, words in english.items():
-        assert sorted(re.findall(r"\{\w+\}", words)) == sorted(re.findall(r"\{\w+\}", chinese[key])), key
-    assert page_of(small_report(), lang="zh").json("words") == chinese
+@pytest.mark.parametrize("words", [PAGE_WORDS, MATRIX_WORDS, MARKDOWN_WORDS], ids=["page", "matrix", "markdown"])
+def test_each_language_says_everything(words):
+    assert all(all(table.values()) for table in words.values())
+    for key, english in words["en"].items():
+        assert sorted(re.findall(r"\{\w+\}", english)) == sorted(re.findall(r"\{\w+\}", words["zh"][key])), key
+
+
+def test_the_page_has_the_words_of_its_language():
+    assert page_of(small_report(), lang="zh").json("words") == PAGE_WORDS["zh"]
 
 
 def test_reasons_are_in_the_language_of_the_page():
@@ -253,10 +256,10 @@ def test_every_word_is_used_and_every_used_word_exists():
     # Words chosen by a condition, and families named by their beginning.
     used |= {word for pair in re.findall(r't\([^()"]*\? "(\w+)" : "(\w+)"', script) for word in pair}
     families = set(re.findall(r't\("(\w+_)" \+', script)) | {"m_"}
-    used |= {word for word in WORDS["en"] if any(word.startswith(family) for family in families)}
+    used |= {word for word in PAGE_WORDS["en"] if any(word.startswith(family) for family in families)}
     used |= {"noscript", "reason"}  # said by the part without script
     used |= set(re.findall(r'(?:failures|transitions|performance|trends|cases|environment): "(\w+)"', script))
-    assert used == set(WORDS["en"])
+    assert used == set(PAGE_WORDS["en"])
 
 
 def test_every_outcome_has_a_word_a_colour_a_sign_and_a_rank():

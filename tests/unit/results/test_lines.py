@@ -12,9 +12,8 @@ from mluops_gtest.core.result import Attempt
 from mluops_gtest.results import folder as files
 from mluops_gtest.results.folder import read_report
 from mluops_gtest.results.records import report_from_json
-from mluops_gtest.results.writer import _encode_report
 from tests.support.page_report import failed, report, result, small_report
-from tests.support.reports import legacy_reasons
+from tests.support.reports import legacy_reasons, written
 
 LINE = b'{"case":"toy/a",'
 
@@ -23,7 +22,7 @@ LINE = b'{"case":"toy/a",'
 def large(request, monkeypatch):
     """Results of a large file stay there until they are asked for."""
     if request.param:
-        monkeypatch.setattr(files, "_LARGE", 0)
+        monkeypatch.setattr(files, "LARGE_BYTES", 0)
 
 
 def read_whole(path):
@@ -31,8 +30,8 @@ def read_whole(path):
     return replace(found, results=tuple(found.results))
 
 
-def document(*results):
-    return b"".join(_encode_report(report(*results)))
+def write(folder, *results):
+    return written(folder, report(*results)) / "report.json"
 
 
 def as_a_whole(data, source):
@@ -57,8 +56,7 @@ def outcome(read, *arguments):
     ids=["all kinds", "empty", "attempts", "skipped"],
 )
 def test_what_was_written_is_read(tmp_path, known):
-    path = tmp_path / "report.json"
-    path.write_bytes(b"".join(_encode_report(known)))
+    path = written(tmp_path, known) / "report.json"
     read = read_whole(path)
     # NaN is not equal to itself.
     assert repr(read) == repr(known)
@@ -67,8 +65,7 @@ def test_what_was_written_is_read(tmp_path, known):
 
 
 def test_a_line_per_result_is_never_read_as_a_whole(tmp_path, monkeypatch):
-    path = tmp_path / "report.json"
-    path.write_bytes(document(result("toy/a"), failed("toy/b")))
+    path = write(tmp_path, result("toy/a"), failed("toy/b"))
     monkeypatch.setattr(files, "file_bytes", None)
     found = read_report(path)
     assert [one.case for one in found.results] == ["toy/a", "toy/b"]
@@ -100,9 +97,9 @@ def test_a_line_per_result_is_never_read_as_a_whole(tmp_path, monkeypatch):
         (b'"dims":[64,40]', b'"dims":[64,-40]'),
     ],
 )
-def test_damage_is_told_as_of_a_whole_encode_report(tmp_path, old, new):
-    path = tmp_path / "report.json"
-    data = document(result("toy/a"), result("toy/b"))
+def test_damage_is_told_as_of_a_whole_report(tmp_path, old, new):
+    path = write(tmp_path, result("toy/a"), result("toy/b"))
+    data = path.read_bytes()
     assert old in data
     path.write_bytes(data.replace(old, new, 1))
     source = files.report_source(path)

@@ -144,11 +144,11 @@ class TestTooShort:
         assert decision.performance.changes[0].answer is TimeVerdict.SLOWER
 
     def test_short_calls_do_not_make_the_others_noisy(self):
-        def diff1_and_diff2(factor):
+        def two_cases(factor):
             short = Perf((1000, 3000) * 20, overhead_ns=1000)
             return report(result("op/a", times=samples(factor)), result("op/b", perf=short))
 
         alone = gate(timed(), timed(1.1)).performance
-        beside = gate(diff1_and_diff2(1.0), diff1_and_diff2(1.1)).performance
+        beside = gate(two_cases(1.0), two_cases(1.1)).performance
         assert beside.changes[0] == alone.changes[0]
         assert beside.changes[1].answer is TimeVerdict.TOO_SHORT

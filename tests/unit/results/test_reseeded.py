@@ -11,7 +11,7 @@ from mluops_gtest.core.result import CaseInfo
 from mluops_gtest.results.history import History
 from mluops_gtest.results.records import report_from_json, report_to_json
 from mluops_gtest.results.reports.files import render
-from mluops_gtest.results.reports.html.payload import payload
+from mluops_gtest.results.reports.html_payload import payload
 from mluops_gtest.results.reports.markdown import render_markdown
 from mluops_gtest.results.reports.terminal import reseed_words
 from mluops_gtest.results.run_comparison import compare, comparison_to_json

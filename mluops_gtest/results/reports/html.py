@@ -1,24 +1,33 @@
-"""Pages for one run and for several: nothing is loaded from anywhere, and nothing is read as markup by mistake."""
+"""HTML: a page for one run, one for several, and pieces for notebooks, which have no scripts.
+
+Nothing is loaded from anywhere, and nothing is read as markup by mistake.
+"""
 
 import base64
 import hashlib
+import math
 import struct
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from itertools import groupby
 from typing import Any, Final
 
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import BRANCH, COMMIT, strip_controls, strip_to_line
+from mluops_gtest.base.text import BRANCH, COMMIT, pluralize, strip_controls, strip_to_line
+from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import format_reason
-from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome
+from mluops_gtest.core.explanation import WrongMap
+from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome, Tone
+from mluops_gtest.core.readings import format_explanation
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.results.reports.html.payload import HistoryTrends, elements_of, json_line, payload, verdict
-from mluops_gtest.results.reports.html.words import MATRIX_WORDS, WORDS
+from mluops_gtest.core.tensor import Tensor
+from mluops_gtest.results.reports.html_payload import HistoryTrends, elements_of, json_line, payload, verdict
+from mluops_gtest.results.reports.words import MATRIX_WORDS, PAGE_WORDS
 
 # What browsers and screen readers call the language.
 LANGUAGE_TAGS = {"en": "en", "zh": "zh-CN"}
@@ -151,7 +160,8 @@ def _sections(columns: Sequence[Column], words: Mapping[str, str], lang: str) ->
     yield f'<section class="panel"><h2>{escape(words["differ"])}</h2><p>{escape(summary)}</p>'
     if not differing:
         yield f"<p>{escape(words['same'])}</p>"
-    differing.sort(key=lambda case: min(_gravity(_outcome(column, case)) for column in columns))
+    gravity = {outcome: place for place, outcome in enumerate((*GRAVEST_FIRST, None))}
+    differing.sort(key=lambda case: min(gravity[_outcome(column, case)] for column in columns))
     for case in differing[:_MAX_CASES]:
         yield _case(case, columns, words, lang)
     if len(differing) > _MAX_CASES:
@@ -161,10 +171,6 @@ def _sections(columns: Sequence[Column], words: Mapping[str, str], lang: str) ->
 
 def _outcome(column: Column, case: str) -> Outcome | None:
     return column.results[case].outcome if case in column.results else None
-
-
-def _gravity(outcome: Outcome | None) -> int:
-    return len(GRAVEST_FIRST) if outcome is None else GRAVEST_FIRST.index(outcome)
 
 
 def _runs(columns: Sequence[Column], words: Mapping[str, str], lang: str) -> str:
@@ -180,7 +186,7 @@ def _runs(columns: Sequence[Column], words: Mapping[str, str], lang: str) -> str
         cells = [column.title, str(report.backend.get("spec", "")), _host(report), commit, started]
         rows.append("".join(f"<td>{_text(cell)}</td>" for cell in cells) + f"<td>{counts}</td>")
     heads = ["", words["backend"], words["machine"], words["commit"], words["started"], words["cases"]]
-    return _outcome_table(heads, rows)
+    return _table(heads, rows)
 
 
 def _operators(columns: Sequence[Column], words: Mapping[str, str], lang: str) -> str:
@@ -193,7 +199,7 @@ def _operators(columns: Sequence[Column], words: Mapping[str, str], lang: str) -
     for operator, row in sorted(counts.items()):
         cells = "".join(f"<td>{_tally(tally, lang) or _text(words['absent'])}</td>" for tally in row)
         rows.append(f"<th>{_text(operator)}</th>{cells}")
-    return _outcome_table([words["operator"], *(column.title for column in columns)], rows)
+    return _table([words["operator"], *(column.title for column in columns)], rows)
 
 
 def _tally(tally: Counter[Outcome], lang: str) -> str:
@@ -232,10 +238,10 @@ def _cell(outcome: Outcome, text: str, hint: str = "") -> str:
     return f'<span class="cell o-{outcome.value}"{title}>{_text(text)}</span>'
 
 
-def _outcome_table(heads: Sequence[str], rows: Sequence[str]) -> str:
+def _table(heads: Sequence[str], rows: Iterable[str], kind: str = "") -> str:
     head = "".join(f"<th>{_text(text)}</th>" for text in heads)
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _text(text: str) -> str:
@@ -243,7 +249,7 @@ def _text(text: str) -> str:
 
 
 _AMBER = (176, 116, 12)
-_COLOURS = {"clear": (26, 127, 78), "blocked": (200, 50, 43), "empty": _AMBER, "interrupted": _AMBER}
+_ICONS = {"clear": (26, 127, 78), "blocked": (200, 50, 43), "empty": _AMBER, "interrupted": _AMBER}
 _MAX_LISTED = 100
 
 
@@ -260,15 +266,15 @@ def render_html(
     `transitions` says per case what became of it since a baseline, cases without a result included. `device` has
     `bandwidth` in bytes per second, `peak` in operations per second (a number, or one per data type) and a `name`.
     """
-    if lang not in WORDS:
-        raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(WORDS)}.")
-    words = WORDS[lang]
+    if lang not in PAGE_WORDS:
+        raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(PAGE_WORDS)}.")
+    words = PAGE_WORDS[lang]
     style = styles()
     data, lines = payload(report, transitions, history, device, lang)
     script = f'(() => {{\n"use strict";\n{read_static(".js")}}})();'
     backend = str(report.backend.get("name", "?"))
     title = f"{_headline(report, words)} · {strip_controls(backend)}"
-    return f"""{head(lang, title, _COLOURS[verdict(report)], style, script)}<body>
+    return f"""{head(lang, title, _ICONS[verdict(report)], style, script)}<body>
 <svg id="svg-namespace" width="0" height="0" hidden></svg>
 <div id="page"></div>
 <noscript>{_without_script(report, data, words, lang)}</noscript>
@@ -303,15 +309,159 @@ def _without_script(report: RunReport, data: Mapping[str, Any], words: Mapping[s
     rest = len(blocking) - len(listed)
     return (
         f"<main><h1>{escape(_headline(report, words))}</h1><p>{escape(words['noscript'])}</p>"
-        f"{_table(heads, rows)}"
-        f"{_table([words['outcome'], words['cases'], words['reason']], listed) if listed else ''}"
+        f"{_plain_table(heads, rows)}"
+        f"{_plain_table([words['outcome'], words['cases'], words['reason']], listed) if listed else ''}"
         f"{f'<p>… + {rest}</p>' if rest else ''}</main>"
     )
 
 
-def _table(heads: list[str], rows: list[list[Any]]) -> str:
-    head = "".join(f"<th>{escape(text)}</th>" for text in heads)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(strip_controls(str(cell)))}</td>" for cell in row) + "</tr>" for row in rows
+def _plain_table(heads: list[str], rows: list[list[Any]]) -> str:
+    cells = ("".join(f"<td>{escape(strip_controls(str(cell)))}</td>" for cell in row) for row in rows)
+    return _table(heads, cells, ' class="plain"')
+
+
+# Readable on light and on dark pages; notebooks strip style sheets, so each element has its own.
+_TONES: Final = {
+    Tone.GOOD: "#1a7f37",
+    Tone.BAD: "#d1242f",
+    Tone.ODD: "#8250df",
+    Tone.WARN: "#9a6700",
+    Tone.CALM: "#6e7781",
+}
+_CELL: Final = 6
+_HISTOGRAM_HEIGHT: Final = 40
+# An error of 2^-30 or less is hardly seen, one of 1 or more is red.
+_LEAST_EXPONENT: Final = -30
+
+
+def report_html(report: RunReport, most: int) -> str:
+    """The summary, and what is known of the gravest failures, at most so many."""
+    name = str(report.backend.get("name", "?"))
+    failing = sorted(report.failing, key=lambda result: GRAVEST_FIRST.index(result.outcome))
+    counts = ((Outcome.named(word), number) for word, number in report.summary.items())
+    lines = [
+        f"<div><b>{pluralize(len(report.results), 'case')} on {_text(name)}</b>, {report.seconds:.1f} s: "
+        + ", ".join(_coloured(f"{number} {one.words['en']}", one) for one, number in counts)
+    ]
+    for number, result in enumerate(failing[:most]):
+        opened = " open" if number == 0 else ""
+        lines.append(f"<details{opened}><summary>{_title(result)}</summary>{''.join(_parts(result))}</details>")
+    if len(failing) > most:
+        lines.append(f"<p>{len(failing) - most} more did not pass.</p>")
+    return "\n".join([*lines, "</div>"])
+
+
+def result_html(result: CaseResult) -> str:
+    """One result: its verdict, readings, explanation and pictures."""
+    return f"<div>{_title(result)}{''.join(_parts(result))}</div>"
+
+
+def case_html(case: Case) -> str:
+    """One case: parameters, tensors and what must come back."""
+    sides = {"input": case.inputs, "output": case.outputs}
+    rows = [_tensor_row(kind, tensor) for kind, tensors in sides.items() for tensor in tensors]
+    params = ", ".join(f"{_text(name)} = {_text(str(value))}" for name, value in case.params.items())
+    status = case.expect.status.name + (f" by the check {case.expect.check}" if case.expect.check else "")
+    head = f"<b>{_text(case.id)}</b> must answer {_text(status)}<br>{_text(case.doc)}"
+    return f"<div>{head}<br>{params}{_bare_table(('', 'tensor', 'type', 'shape', 'smallest', 'largest'), rows)}</div>"
+
+
+def _title(result: CaseResult) -> str:
+    sign, word = (_coloured(text, result.outcome) for text in (result.outcome.sign, result.outcome.words["en"]))
+    return f"{sign} <b>{_text(result.case)}</b> {word}"
+
+
+def _parts(result: CaseResult) -> Iterator[str]:
+    if result.reason:
+        yield f"<p>{_text(result.reason)}</p>"
+    for explanation in result.explained:
+        yield f"<p>{_text(format_explanation(explanation))}</p>"
+        if explanation.map is not None and len(explanation.map.cells) > 1:
+            yield _figure(f"wrong elements of {explanation.output}", _wrong_map(explanation.map))
+    if result.profile is not None:
+        yield _figure(
+            f"relative errors of {result.profile.output}, where they are",
+            _grid(result.profile.columns, list(map(_share, result.profile.cells))),
+        )
+        yield _figure("how many, from 2^-30 to 1 and beyond", _histogram(result.profile.histogram))
+    if result.readings:
+        rows = [
+            (r.output, r.criterion, f"{r.value:.4g}", f"{r.threshold:g}", "yes" if r.within else "no")
+            for r in result.readings
+        ]
+        yield _bare_table(("output", "criterion", "value", "threshold", "within"), rows)
+    if result.repro:
+        yield f"<p><code>{_text(result.repro)}</code></p>"
+
+
+def _coloured(text: str, outcome: Outcome) -> str:
+    return f'<span style="color:{_TONES[outcome.tone]}">{_text(text)}</span>'
+
+
+def _tensor_row(kind: str, tensor: Tensor) -> tuple[str, ...]:
+    desc = tensor.desc
+    ends = ("", "")
+    if tensor.data is not None and tensor.data.size and tensor.data.dtype.kind in "fiu":
+        ends = (f"{tensor.data.min():g}", f"{tensor.data.max():g}")
+    return (kind, tensor.id, desc.dtype.value, " × ".join(map(str, desc.dims)), *ends)
+
+
+def _bare_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    titles = "".join(f"<th>{_text(title)}</th>" for title in head)
+    lines = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><tr>{titles}</tr>{lines}</table>"
+
+
+def _figure(caption: str, picture: str) -> str:
+    return f"<figure style='margin:4px 0'><figcaption>{_text(caption)}</figcaption>{picture}</figure>"
+
+
+def _wrong_map(seen: WrongMap) -> str:
+    shares = {".": 0.0, "#": 1.0, **{str(tenth): tenth / 10 for tenth in range(10)}}
+    return _grid(seen.columns, [shares[sign] for sign in seen.cells])
+
+
+def _share(error: float) -> float:
+    """How strongly an error is shown, by its binary exponent; NaN and infinity are the strongest."""
+    if not math.isfinite(error):
+        return 1.0
+    if error <= 0.0:
+        return 0.0
+    return min(1.0, max(0.05, 1.0 - (math.frexp(error)[1] - 1) / _LEAST_EXPONENT))
+
+
+def _grid(columns: int, shares: Sequence[float]) -> str:
+    """Red squares, the stronger the larger the share; equal neighbours of a row are one rectangle."""
+    rows = -(-len(shares) // columns)
+    parts = []
+    for row in range(rows):
+        column = 0
+        for share, neighbours in groupby(shares[row * columns : (row + 1) * columns]):
+            width = len(list(neighbours))
+            if share:
+                parts.append(
+                    f'<rect x="{column * _CELL}" y="{row * _CELL}" width="{width * _CELL}" height="{_CELL}" '
+                    f'fill="{_TONES[Tone.BAD]}" fill-opacity="{share:.2f}"/>'
+                )
+            column += width
+    return _svg(columns * _CELL, rows * _CELL, parts)
+
+
+def _histogram(counts: Sequence[int]) -> str:
+    largest = max(counts, default=0)
+    bars = []
+    for number, count in enumerate(counts):
+        height = math.ceil(_HISTOGRAM_HEIGHT * math.log1p(count) / math.log1p(largest)) if largest else 0
+        if height:
+            bars.append(
+                f'<rect x="{number * _CELL}" y="{_HISTOGRAM_HEIGHT - height}" width="{_CELL - 1}" height="{height}" '
+                f'fill="{_TONES[Tone.CALM]}"/>'
+            )
+    return _svg(len(counts) * _CELL, _HISTOGRAM_HEIGHT, bars)
+
+
+def _svg(width: int, height: int, parts: Sequence[str]) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'style="border:1px solid {_TONES[Tone.CALM]}">{"".join(parts)}</svg>'
     )
-    return f'<div class="scroll"><table class="plain"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -37,7 +37,7 @@ from mluops_gtest.core.result import (
 from mluops_gtest.results.times import efficiency, timing_stats
 
 # What is larger is packed, so that the page stays small enough to keep, to send and to open.
-_MUCH: Final = 3_000_000
+PACK_FROM_BYTES: Final = 3_000_000
 _LEVEL: Final = 4
 # How JSON writes what is unfit to be shown and yet ASCII.
 _UNFIT: Final = (rb"\u00", rb"\r", b"\x7f")
@@ -57,7 +57,7 @@ def json_line(record: Any) -> bytes:
 
 def elements_of(parts: Mapping[str, Sequence[bytes]]) -> str:
     """A script element for each part, with its lines as they are; all of them packed where they are long."""
-    is_much = sum(len(line) for lines in parts.values() for line in lines) > _MUCH
+    is_much = sum(len(line) for lines in parts.values() for line in lines) > PACK_FROM_BYTES
     mark, text = (" data-packed", _pack) if is_much else ("", lambda lines: b"\n".join(lines).decode())
     return "\n".join(
         f'<script type="application/json" id="{name}"{mark}>{text(lines)}</script>' for name, lines in parts.items()
@@ -174,20 +174,20 @@ def list_record(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
 
 def case_record(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
     """What the page shows of a case that is opened."""
+    stressed = () if result.stress is None else result.stress.by_threads
     return {
         "status": pool.number((_NAMES[result.status], _NAMES[result.expected_status])),
         "readings": [_reading_record(reading, pool) for reading in result.readings],
         "worst": None if result.worst is None else _worst_record(result.worst, pool),
         "elements": [_element_record(seen, pool) for seen in result.elements],
         "exact": [format_arbitration(found, lang) for found in result.arbitrated],
-        "stress": None
-        if result.stress is None
-        else [[row.threads, row.repetitions, row.failed, row.differing] for row in result.stress.by_threads],
+        "stress": [[row.threads, row.repetitions, row.failed, row.differing] for row in stressed],
         # What stands around the case's own name, so that lines which differ by it alone are one value.
         "repro": pool.number(tuple(result.repro.split(result.case))) if result.repro else None,
         "debug": pool.number(tuple(result.debug.split(result.case))) if result.debug else None,
+        # The first says where the case ran, of a run on a cluster.
         "notes": [
-            *([_host_words(result)] if result.host else []),
+            *([result.host + ("" if result.device is None else f" #{result.device}")] if result.host else []),
             *(cut_start(note, _MAX_PRINTED) for note in result.notes),
         ],
         "printed": cut_start(result.output, _MAX_PRINTED),
@@ -205,11 +205,6 @@ def facts(mapping: Mapping[str, Any]) -> list[list[str]]:
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else _as_json(value)
     return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + " …"
-
-
-def _host_words(result: CaseResult) -> str:
-    """Where the case ran, of a run on a cluster."""
-    return result.host + ("" if result.device is None else f" #{result.device}")
 
 
 def _reading_record(reading: Reading, pool: Pool) -> list[Any]:
@@ -317,7 +312,6 @@ def _roof(result: CaseResult, samples_ns: Sequence[int], device: Mapping[str, An
 HistoryTrends = Mapping[str, Sequence[tuple[str, str, float | None, str]]]
 
 _MAX_RUNS = 40
-_ORDER = {outcome.value: place for place, outcome in enumerate(Outcome)}
 
 
 def latest_runs(history: HistoryTrends) -> list[str]:
@@ -336,7 +330,7 @@ def trend_text(points: Sequence[tuple[str, str, float | None, str]], starts: Seq
     outcomes, ratios = dict.fromkeys(starts, ABSENT), dict.fromkeys(starts, ABSENT)
     for started, outcome, ratio, _ in points:
         if started in outcomes:
-            outcomes[started] = _DIGITS[_ORDER[outcome]]
+            outcomes[started] = _DIGITS[_PLACES[Outcome.named(outcome)]]
             ratios[started] = _ratio_class(ratio)
     return ["".join(outcomes.values()), "".join(ratios.values())]
 
@@ -365,9 +359,8 @@ def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
     from mluops_gtest.core.readings import format_explanation, format_headline, format_support
     from mluops_gtest.judging.groups import cause_groups
 
-    groups = cause_groups(failing, report.results, report.shapes)
     records = []
-    for group in groups:
+    for group in cause_groups(failing, report.results, report.shapes):
         if group.headline is None:
             continue
         case, example = _example(group.examples, group.headline.output)
