@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from mluops_gtest.base.files import ENVIRONMENT
-from mluops_gtest.catalog import bound_cache as kept_bounds
+from mluops_gtest.catalog import source as kept_bounds
 from mluops_gtest.catalog import source as reseeding
-from mluops_gtest.catalog.bound_cache import BoundCache, array_file
 from mluops_gtest.catalog.cache import cache_contents
 from mluops_gtest.catalog.selection import Session
+from mluops_gtest.catalog.source import BoundCache, array_file
 from mluops_gtest.core.binding import computed_bounds
 
 LARGE = "voxel_pooling_forward/precision_wide_long"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.base.native.arrays import CELL, LANES
-from mluops_gtest.base.native.building import LEVELS
+from mluops_gtest.base.native.library import LEVELS
 from mluops_gtest.core.operator import Bound
 from mluops_gtest.core.tensor import Array, CriterionKind, DType, Precision
 from mluops_gtest.judging import blocks

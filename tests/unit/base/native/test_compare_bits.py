@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mluops_gtest.base.native.arrays import CELL, LANES
-from mluops_gtest.base.native.building import LEVELS
+from mluops_gtest.base.native.library import LEVELS
 from mluops_gtest.core.tensor import Array, DType
 from mluops_gtest.judging import blocks
 from mluops_gtest.judging.criteria import compare, count_beyond

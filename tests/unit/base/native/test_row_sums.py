@@ -10,7 +10,7 @@ from generators.dynamic_scatter_backward.reference import reference as scatter_b
 from generators.voxel_pooling_forward.pooling import pooled
 from mluops_gtest.authoring import call_of
 from mluops_gtest.authoring.rows import add_rows, blended, native_add_rows, scattered, wide_rows
-from mluops_gtest.base.native.building import LEVELS
+from mluops_gtest.base.native.library import LEVELS
 from tests.support.native_core import NATIVE, NUMPY, going
 
 ODD = (-0.0, np.inf, -np.inf, np.nan, 1e-42, 3e38)
