@@ -140,18 +140,14 @@ class _TextReader:
             if value is not None:
                 _store(message, field, value, pos)
                 pos = found.end()
-            elif field.kind == "message":
-                pos = self._messages(message, field, owner, pos)
-            elif not colon:
+            elif not colon and field.kind != "message":
                 raise TextError(pos, f"expected ':' after {field.name}")
             elif field.values is not None:
                 if field.name not in columns:
                     columns[field.name] = ValueColumn(field.values)
                 pos = columns[field.name].read(text, pos)
-            elif field.repeated and text[pos : pos + 1] == b"[":
-                pos = self._list(message, field, owner, pos)
             else:
-                pos = self._scalar(message, field, owner, pos)
+                pos = self._items(message, field, owner, pos)
         if isinstance(owner, TensorDocument):
             owner.values.update((name, column.array()) for name, column in columns.items())
         return self._close(pos, close)
@@ -166,25 +162,22 @@ class _TextReader:
             raise TextError(found.start(1), f"expected a field or {wanted}, met {met}")
         return found.end()
 
-    def _messages(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
-        """One message, or a list of them where the field is repeated."""
+    def _items(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
+        """One message or scalar, or a list of them where the field is repeated."""
+        read = self._nested if field.kind == "message" else self._scalar
         if not (field.repeated and self._text[pos : pos + 1] == b"["):
-            return self._nested(message, field, owner, pos)
+            return read(message, field, owner, pos)
         pos = _gap(self._text, pos + 1).end()  # type: ignore[union-attr]
         if self._text[pos : pos + 1] == b"]":
             return pos + 1
         while True:
-            pos = self._nested(message, field, owner, pos)
-            found = self._comma(pos, field)
+            pos = read(message, field, owner, pos)
+            found = _after_comma(self._text, pos)
+            if found is None:
+                raise TextError(pos, f"expected ',' or ']' in the list of {field.name}")
             pos = found.end()
             if found[1] == b"]":
                 return pos
-
-    def _comma(self, pos: int, field: Field) -> "re.Match[bytes]":
-        found = _after_comma(self._text, pos)
-        if found is None:
-            raise TextError(pos, f"expected ',' or ']' in the list of {field.name}")
-        return found
 
     def _nested(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
         opening = self._text[pos : pos + 1]
@@ -197,17 +190,6 @@ class _TextReader:
         nested = message.Extensions[self._schema.expect] if field.name[0] == "[" else getattr(message, field.name)
         nested.SetInParent()
         return self._message(nested, field.fields, owner, pos + 1, _CLOSING[opening])
-
-    def _list(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
-        pos = _gap(self._text, pos + 1).end()  # type: ignore[union-attr]
-        if self._text[pos : pos + 1] == b"]":
-            return pos + 1
-        while True:
-            pos = self._scalar(message, field, owner, pos)
-            found = self._comma(pos, field)
-            pos = found.end()
-            if found[1] == b"]":
-                return pos
 
     def _scalar(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
         value, end = self._value(field, pos)
