@@ -11,7 +11,7 @@ from tests.support.native_core import NATIVE, built, going
 
 
 @pytest.fixture(autouse=True)
-def _asked_anew(monkeypatch: pytest.MonkeyPatch):
+def _fresh_core(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv(library.ENVIRONMENT, raising=False)
     native_core.cache_clear()
     yield
