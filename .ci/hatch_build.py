@@ -42,9 +42,9 @@ class ContentHook(BuildHookInterface):
             self._temporary.cleanup()
 
     def _building(self) -> ModuleType:
-        """base/native/building.py, which is not installed yet."""
-        path = Path(self.root, "mluops_gtest", "base", "native", "building.py")
-        spec = importlib.util.spec_from_file_location("native_building", path)
+        """base/native/library.py, which is not installed yet."""
+        path = Path(self.root, "mluops_gtest", "base", "native", "library.py")
+        spec = importlib.util.spec_from_file_location("native_library", path)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)

@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for tag in collection.tags:
         config.addinivalue_line("markers", f"{tag}: cases of mluops-test with that tag")
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
-        config.args += [str(file) for file in collection.files]
+        config.args += map(str, collection.by_file)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -158,17 +158,13 @@ class CaseCollection:
         try:
             self.session: Session = Session(self._roots)
             self._cases = self.session.select(Query(tuple(config.getoption("--mluops-select")))).cases
-            self.waivers = self._ledger(config.getoption("--mluops-waivers"))
+            self.waivers: tuple[Waiver, ...] = ()
+            if (file := config.getoption("--mluops-waivers")) is not None:
+                from mluops_gtest.results.gate_reference import load_waivers
+
+                self.waivers = load_waivers(Path(file))
         except HarnessError as error:
             raise pytest.UsageError(str(error)) from error
-
-    @staticmethod
-    def _ledger(file: str | None) -> "tuple[Waiver, ...]":
-        if file is None:
-            return ()
-        from mluops_gtest.results.gate_reference import load_waivers
-
-        return load_waivers(Path(file))
 
     @cached_property
     def by_file(self) -> "dict[Path, list[Selected]]":
@@ -179,11 +175,6 @@ class CaseCollection:
             assert file is not None, "a case is declared, or a file"
             found.setdefault(file.resolve(), []).append(case)
         return found
-
-    @property
-    def files(self) -> list[Path]:
-        """The files that declare or hold the cases."""
-        return list(self.by_file)
 
     @property
     def runner(self) -> "CaseRunner":

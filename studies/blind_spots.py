@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from mluops_gtest.backends.numpy_backend import NumpyBackend
-from mluops_gtest.catalog.bound_cache import BoundCache
 from mluops_gtest.catalog.selection import Selected, Session
+from mluops_gtest.catalog.source import BoundCache
 from mluops_gtest.core.case import Query
 from mluops_gtest.core.cause import BeyondBound
 from mluops_gtest.core.operator import Bound

@@ -48,30 +48,34 @@ def params_present(descriptor: str, doc: str) -> Check:
 
 def param_arrays_present(names: Iterable[str], doc: str) -> tuple[Check, ...]:
     """`<name>_array_null` each: the host array behind a repeated parameter is not null."""
-    return tuple(
-        require(
-            f"{name}_array_null",
-            lambda call, name=name: call.param(name) is not None,  # type: ignore[misc]
-            f"the array {name} must not be null",
-            doc,
-        )
-        for name in names
+    return _require_each(
+        names, "array_null", lambda call, name: call.param(name) is not None, "the array {} must not be null", doc
     )
 
 
 def descriptors_present(tensors: Iterable[str], doc: str) -> tuple[Check, ...]:
     """`<tensor>_desc_null` each: the descriptor is not null."""
-    return tuple(
-        require(
-            f"{tensor}_desc_null",
-            lambda call, tensor=tensor: (  # type: ignore[misc]
-                (call.inputs if tensor in call.inputs else call.outputs)[tensor] is not None
-            ),
-            f"the descriptor of {tensor} must not be null",
-            doc,
-        )
-        for tensor in tensors
-    )
+
+    def holds(call: OpCall, tensor: str) -> bool:
+        return (call.inputs if tensor in call.inputs else call.outputs)[tensor] is not None
+
+    return _require_each(tensors, "desc_null", holds, "the descriptor of {} must not be null", doc)
+
+
+def _require_each(
+    names: Iterable[str],
+    suffix: str,
+    holds: Callable[[OpCall, str], bool],
+    message: str,
+    doc: str,
+    status: Status = Status.BAD_PARAM,
+) -> tuple[Check, ...]:
+    """A check for each name; `{}` in the message stands for it."""
+
+    def of_one(name: str) -> Check:
+        return require(f"{name}_{suffix}", lambda call: holds(call, name), message.format(name), doc, status)
+
+    return tuple(map(of_one, names))
 
 
 def arch_supported(doc: str) -> Check:
@@ -135,30 +139,20 @@ def layout(tensor: str, allowed: tuple[Layout, ...], doc: str) -> Check:
 
 def contiguous(tensors: Iterable[str], doc: str) -> tuple[Check, ...]:
     """`<tensor>_strided` each: strides other than the contiguous ones are NOT_SUPPORTED, but for axes of length 1."""
-    return tuple(
-        require(
-            f"{tensor}_strided",
-            lambda call, tensor=tensor: not call.tensor(tensor).desc.is_strided,  # type: ignore[misc]
-            f"{tensor} must be contiguous",
-            doc,
-            Status.NOT_SUPPORTED,
-        )
-        for tensor in tensors
-    )
+
+    def holds(call: OpCall, tensor: str) -> bool:
+        return not call.tensor(tensor).desc.is_strided
+
+    return _require_each(tensors, "strided", holds, "{} must be contiguous", doc, Status.NOT_SUPPORTED)
 
 
 def not_large(tensors: Iterable[str], doc: str) -> tuple[Check, ...]:
     """`<tensor>_large` each: 2^31 elements or more are NOT_SUPPORTED."""
-    return tuple(
-        require(
-            f"{tensor}_large",
-            lambda call, tensor=tensor: not call.tensor(tensor).desc.is_large,  # type: ignore[misc]
-            f"{tensor} must have fewer than 2^31 elements",
-            doc,
-            Status.NOT_SUPPORTED,
-        )
-        for tensor in tensors
-    )
+
+    def holds(call: OpCall, tensor: str) -> bool:
+        return not call.tensor(tensor).desc.is_large
+
+    return _require_each(tensors, "large", holds, "{} must have fewer than 2^31 elements", doc, Status.NOT_SUPPORTED)
 
 
 def not_empty(tensor: str, doc: str, status: Status = Status.SUCCESS, *, writes: bool = False) -> Check:
@@ -180,15 +174,7 @@ def pointers_present(tensors: Iterable[str], doc: str, *, empty_may_be_null: boo
         arg = call.tensor(tensor)
         return not arg.null or (empty_may_be_null and arg.desc.is_empty)
 
-    return tuple(
-        require(
-            f"{tensor}_ptr_null",
-            lambda call, tensor=tensor: holds(call, tensor),  # type: ignore[misc]
-            f"the data pointer of {tensor} must not be null",
-            doc,
-        )
-        for tensor in tensors
-    )
+    return _require_each(tensors, "ptr_null", holds, "the data pointer of {} must not be null", doc)
 
 
 def workspace_present(doc: str) -> Check:

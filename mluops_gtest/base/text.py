@@ -112,7 +112,7 @@ class Notes(list[str]):
         """Remarks stand in the order in which they are made."""
         self.append(note)
 
-    def kept(self) -> tuple[str, ...]:
+    def within_limit(self) -> tuple[str, ...]:
         """The remarks within the limit, and between head and tail the number of those that were cut."""
         if not self:
             return ()
@@ -142,9 +142,9 @@ class Notes(list[str]):
         self._size -= sum(sizes[head:tail])
 
 
-def kept_notes(notes: list[str], most: int = NOTES_LIMIT) -> tuple[str, ...]:
+def limit_notes(notes: list[str], most: int = NOTES_LIMIT) -> tuple[str, ...]:
     """What a result keeps of a backend's remarks, whatever list they are in."""
-    return (notes if isinstance(notes, Notes) else Notes(notes, most)).kept()
+    return (notes if isinstance(notes, Notes) else Notes(notes, most)).within_limit()
 
 
 COMMIT: Final = "git.commit"

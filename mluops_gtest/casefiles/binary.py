@@ -18,6 +18,7 @@ from mluops_gtest.casefiles.schema import (
     Unknown,
     joined,
     shortened,
+    string_records,
 )
 from mluops_gtest.core.tensor import Array
 
@@ -294,23 +295,7 @@ def _tensor_pieces(tensor: TensorDocument) -> Iterator[Any]:
     floats = tensor.values.get("value_f")
     if floats is not None and len(floats):
         yield encode_varint(_VALUE_F) + encode_varint(floats.nbytes)
-        yield _bytes_of(floats)
+        yield np.ascontiguousarray(floats).reshape(-1).view(np.uint8).data
     strings = tensor.values.get("value_h")
     if strings is not None and len(strings):
-        yield _string_fields(strings)
-
-
-def _string_fields(strings: Array) -> Any:
-    lengths = np.char.str_len(strings)
-    width = int(lengths[0])
-    if (lengths != width).any():
-        return b"".join(encode_varint(_VALUE_H) + encode_varint(len(text)) + text for text in strings.tolist())
-    head = np.frombuffer(encode_varint(_VALUE_H) + encode_varint(width), np.uint8)
-    rows = np.empty((len(strings), len(head) + width), np.uint8)
-    rows[:, : len(head)] = head
-    rows[:, len(head) :] = np.ascontiguousarray(strings, f"S{width}").view(np.uint8).reshape(-1, width)
-    return _bytes_of(rows)
-
-
-def _bytes_of(array: Array) -> Any:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        yield string_records(strings, lambda length: encode_varint(_VALUE_H) + encode_varint(length))

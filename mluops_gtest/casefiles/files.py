@@ -30,6 +30,7 @@ from mluops_gtest.casefiles.schema import (
     TensorDocument,
     ValueField,
     few,
+    string_records,
 )
 from mluops_gtest.casefiles.text_reader import read_text, text_operator_name
 from mluops_gtest.core.tensor import Array
@@ -106,7 +107,7 @@ def _values(field: ValueField, values: Array) -> Any:
     """One line per value, not indented: blanks would be a tenth of the file."""
     label = field.name.encode() + b": "
     if field.storage is None:
-        return _strings(label, values)
+        return string_records(values, lambda _: label + b'"', b'"\n')
     if field.storage.kind == "f":
         odd_nan = np.isnan(values) & (values.view("<u4") != _PLAIN_NAN)
         if odd_nan.any():
@@ -131,19 +132,6 @@ def _shortest(values: Array) -> list[bytes]:
         whole = f"{Decimal(words[place].decode()):f}"
         words[place] = (whole if "." in whole else f"{whole}.0").encode()
     return words
-
-
-def _strings(label: bytes, strings: Array) -> Any:
-    lengths = np.char.str_len(strings)
-    width = int(lengths[0])
-    if (lengths != width).any():
-        return b"".join(label + b'"' + text + b'"\n' for text in strings.tolist())
-    head = label + b'"'
-    rows = np.empty((len(strings), len(head) + width + 2), np.uint8)
-    rows[:, : len(head)] = np.frombuffer(head, np.uint8)
-    rows[:, len(head) : -2] = np.ascontiguousarray(strings, f"S{width}").view(np.uint8).reshape(-1, width)
-    rows[:, -2:] = np.frombuffer(b'"\n', np.uint8)
-    return rows.reshape(-1).data
 
 
 # Larger files are mapped instead of read: unused pages are never loaded.

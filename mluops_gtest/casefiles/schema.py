@@ -3,7 +3,7 @@
 The case schema: base tables plus the parameters of operators, the documents it reads, and its .proto files.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final, NamedTuple
@@ -250,6 +250,22 @@ class Document(Struct):
 def joined(parts: list[Array]) -> Array:
     """One array of all parts; a single part is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def string_records(strings: Array, head: Callable[[int], bytes], tail: bytes = b"") -> Any:
+    """The strings one after the other, each behind the head for its length and before the tail."""
+    lengths = np.char.str_len(strings)
+    width = int(lengths[0])
+    if (lengths != width).any():
+        return b"".join(head(len(text)) + text + tail for text in strings.tolist())
+    start, end = (np.frombuffer(part, np.uint8) for part in (head(width), tail))
+    rows = np.empty((len(strings), len(start) + width + len(end)), np.uint8)
+    rows[:, : len(start)] = start
+    rows[:, len(start) : len(start) + width] = (
+        np.ascontiguousarray(strings, f"S{width}").view(np.uint8).reshape(-1, width)
+    )
+    rows[:, len(start) + width :] = end
+    return rows.reshape(-1).data
 
 
 def shortened(digits: bytes) -> bytes:

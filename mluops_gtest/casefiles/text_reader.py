@@ -1,14 +1,30 @@
-"""Text case files: protobuf's text format, read by the schema; what the schema lacks is skipped and reported."""
+"""Text case files: protobuf's text format, read by the schema; what the schema lacks is skipped and reported.
+
+Of small cases in their ordinary form all tokens come from one regular expression. Anything else (comments, lists,
+escapes, unknown fields, mistakes) is left to the general reader, which would read what is read there in the same way.
+"""
 
 import re
 from typing import Any, Final
 
+import numpy as np
+
 from mluops_gtest.base.errors import CaseFileError
-from mluops_gtest.casefiles.plain_text import read_plain_text
-from mluops_gtest.casefiles.schema import REMARK, Document, Field, Fields, Schema, TensorDocument, Unknown
+from mluops_gtest.casefiles.schema import (
+    MAX_DIGITS,
+    REMARK,
+    Document,
+    Field,
+    Fields,
+    Schema,
+    TensorDocument,
+    Unknown,
+    ValueField,
+)
 from mluops_gtest.casefiles.text_values import (
     FIELD_GAP,
     GAP,
+    HEX_DIGITS,
     INTEGER,
     INTEGER_END,
     REAL,
@@ -21,6 +37,7 @@ from mluops_gtest.casefiles.text_values import (
     strings_at,
     without_comments,
 )
+from mluops_gtest.core.tensor import Array
 
 _DEEPEST: Final = 100
 _MAX_TOLD: Final = 100
@@ -123,18 +140,14 @@ class _TextReader:
             if value is not None:
                 _store(message, field, value, pos)
                 pos = found.end()
-            elif field.kind == "message":
-                pos = self._messages(message, field, owner, pos)
-            elif not colon:
+            elif not colon and field.kind != "message":
                 raise TextError(pos, f"expected ':' after {field.name}")
             elif field.values is not None:
                 if field.name not in columns:
                     columns[field.name] = ValueColumn(field.values)
                 pos = columns[field.name].read(text, pos)
-            elif field.repeated and text[pos : pos + 1] == b"[":
-                pos = self._list(message, field, owner, pos)
             else:
-                pos = self._scalar(message, field, owner, pos)
+                pos = self._items(message, field, owner, pos)
         if isinstance(owner, TensorDocument):
             owner.values.update((name, column.array()) for name, column in columns.items())
         return self._close(pos, close)
@@ -149,25 +162,22 @@ class _TextReader:
             raise TextError(found.start(1), f"expected a field or {wanted}, met {met}")
         return found.end()
 
-    def _messages(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
-        """One message, or a list of them where the field is repeated."""
+    def _items(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
+        """One message or scalar, or a list of them where the field is repeated."""
+        read = self._nested if field.kind == "message" else self._scalar
         if not (field.repeated and self._text[pos : pos + 1] == b"["):
-            return self._nested(message, field, owner, pos)
+            return read(message, field, owner, pos)
         pos = _gap(self._text, pos + 1).end()  # type: ignore[union-attr]
         if self._text[pos : pos + 1] == b"]":
             return pos + 1
         while True:
-            pos = self._nested(message, field, owner, pos)
-            found = self._comma(pos, field)
+            pos = read(message, field, owner, pos)
+            found = _after_comma(self._text, pos)
+            if found is None:
+                raise TextError(pos, f"expected ',' or ']' in the list of {field.name}")
             pos = found.end()
             if found[1] == b"]":
                 return pos
-
-    def _comma(self, pos: int, field: Field) -> "re.Match[bytes]":
-        found = _after_comma(self._text, pos)
-        if found is None:
-            raise TextError(pos, f"expected ',' or ']' in the list of {field.name}")
-        return found
 
     def _nested(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
         opening = self._text[pos : pos + 1]
@@ -180,17 +190,6 @@ class _TextReader:
         nested = message.Extensions[self._schema.expect] if field.name[0] == "[" else getattr(message, field.name)
         nested.SetInParent()
         return self._message(nested, field.fields, owner, pos + 1, _CLOSING[opening])
-
-    def _list(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
-        pos = _gap(self._text, pos + 1).end()  # type: ignore[union-attr]
-        if self._text[pos : pos + 1] == b"]":
-            return pos + 1
-        while True:
-            pos = self._scalar(message, field, owner, pos)
-            found = self._comma(pos, field)
-            pos = found.end()
-            if found[1] == b"]":
-                return pos
 
     def _scalar(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
         value, end = self._value(field, pos)
@@ -289,3 +288,135 @@ def _store(message: Any, field: Field, value: Any, pos: int) -> None:
             setattr(message, field.name, value)
     except ValueError as error:
         raise TextError(pos, f"{field.name}: {error}") from None
+
+
+# Beyond this the general reader's way with long runs of values is faster.
+_MAX_TEXT: Final = 1 << 14
+_PLAIN_BOOLS: Final = {b"true": True, b"false": False}
+_SCALAR: Final = rb"(?:[-+.\w]+|\"[^\"'\\\n]*\")"
+# A run of values of one field; a name with a word, with a string or with an opening bracket; a closing bracket; else
+# all the rest.
+_tokens = re.compile(
+    rb"\s*(?:((value_[a-z]+):[ ]%b\s(?:\2:[ ]%b\s)*)" % (_SCALAR, _SCALAR)
+    + rb"|([A-Za-z_]\w*|\[[\w.]+\])(?::[ ]*(?:([-+.\w]+)|\"([^\"'\\\n]*)\")|[ ]*(\{))(?=\s)|(\})(?!\S)|(\S[\s\S]*))"
+).findall
+
+
+class _NotPlainError(Exception):
+    """Something that the general reader must look at."""
+
+
+def read_plain_text(text: bytes, schema: Schema) -> Document | None:
+    """The document of a text case; None where it is not as short and as plain as it could be."""
+    if len(text) > _MAX_TEXT:
+        return None
+    try:
+        return _read_tokens(_tokens(text), schema)
+    except (_NotPlainError, ValueError, IndexError, OverflowError):
+        # What protobuf does not take is told by the general reader, with its place.
+        return None
+
+
+def _read_tokens(tokens: list[tuple[bytes, ...]], schema: Schema) -> Document:
+    document = Document(schema.node())
+    message, fields, tensor = document.node, schema.fields, None
+    seen: set[bytes] = set()
+    outer: list[Any] = []
+    for run, values, name, word, string, opening, closing, _ in tokens:
+        if run:
+            _take(run, values, message, fields, tensor)
+            continue
+        if closing:
+            # IndexError: nothing is open.
+            message, fields, tensor, seen = outer.pop()
+            continue
+        # The rest that is no token has no name either.
+        field = fields.get(name)
+        if field is None or (name in seen and not field.repeated):
+            raise _NotPlainError
+        seen.add(name)
+        if opening:
+            outer.append((message, fields, tensor, seen))
+            message, tensor = _open_message(document, message, field, tensor, schema)
+            fields, seen = field.fields, set()
+        elif field.repeated:
+            getattr(message, field.name).append(_plain_value(field, word, string))
+        else:
+            setattr(message, field.name, _plain_value(field, word, string))
+    if outer:
+        raise _NotPlainError
+    return document
+
+
+def _take(run: bytes, name: bytes, message: Any, fields: Fields, tensor: TensorDocument | None) -> None:
+    """The values of one field that follow each other; a field that goes on later is not plain."""
+    field = fields.get(name)
+    if field is None or field.values is None or tensor is None or message is not tensor.message:
+        raise _NotPlainError
+    if field.name in tensor.values:
+        raise _NotPlainError
+    tensor.values[field.name] = _array(field.values, run)
+
+
+def _open_message(
+    document: Document, message: Any, field: Field, tensor: TensorDocument | None, schema: Schema
+) -> tuple[Any, TensorDocument | None]:
+    """The message that opens, and the tensor that it is or is in."""
+    if field.kind != "message":
+        raise _NotPlainError
+    if message is document.node and field.name in ("input", "output"):
+        tensor = TensorDocument(schema.tensor())
+        (document.inputs if field.name == "input" else document.outputs).append(tensor)
+        return tensor.message, tensor
+    nested = message.Extensions[schema.expect] if field.name[0] == "[" else getattr(message, field.name)
+    nested.SetInParent()
+    return nested, tensor
+
+
+def _plain_value(field: Field, word: bytes, string: bytes) -> Any:
+    kind = field.kind
+    if field.values is not None:
+        raise _NotPlainError
+    if kind == "integer":
+        return _plain_integer(word)
+    if kind == "string" and not word:
+        return string.decode()
+    if kind == "real" and b"_" not in word:
+        return float(word)
+    value = field.words.get(word) if kind == "enum" else _PLAIN_BOOLS.get(word) if kind == "bool" else None
+    if value is None:
+        raise _NotPlainError
+    return value
+
+
+def _array(field: ValueField, run: bytes) -> Array:
+    quotes = run.count(b'"')
+    labelled = (run.replace(b'"', b"") if quotes else run).split()
+    # A label and a word each: a string that is empty or has blanks moves a label to the place of a word.
+    words = labelled[1::2]
+    if quotes != (len(labelled) if field.storage is None else 0):
+        raise _NotPlainError
+    if field.storage is None:
+        if max(map(len, words)) > MAX_DIGITS or b"".join(words).strip(HEX_DIGITS):
+            raise _NotPlainError
+        return np.array(words, "S")
+    if field.storage.kind == "f":
+        # Python alone allows underscores in numbers; one is in the name of every value.
+        if run.count(b"_") != len(words):
+            raise _NotPlainError
+        # As protobuf does: to double first, then to float; a double too large for a float is an infinity.
+        with np.errstate(over="ignore"):
+            return np.array(list(map(float, words)), np.float64).astype(field.storage)
+    numbers = list(map(_plain_integer, words))
+    low, high = field.limits
+    if min(numbers) < low or max(numbers) > high:
+        raise _NotPlainError
+    return np.array(numbers, field.storage)
+
+
+def _plain_integer(word: bytes) -> int:
+    """A decimal number; those with a leading zero are of another base."""
+    digits = word[1:] if word[:1] == b"-" else word
+    if not digits.isdigit() or (digits[0] == ord("0") and len(digits) > 1):
+        raise _NotPlainError
+    return int(word)

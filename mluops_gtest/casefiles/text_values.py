@@ -105,13 +105,13 @@ INTEGER: Final = _SIGN + rb"(?:0[xX][0-9a-fA-F]+|\d+)"
 INTEGER_END: Final = rb"(?![\w.])"
 _HEX: Final = rb"[0-9a-fA-F]{1,%d}" % MAX_DIGITS
 _QUOTE: Final = rb"[\"']"
-_DIGITS: Final = b"0123456789abcdefABCDEF"
+HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 
 # Values read one by one before the bulk path is tried; tiny files never pay for it.
 _SINGLES: Final = 64
 _WINDOW: Final = 1 << 14
 _ROWS: Final = 1 << 15
-_IS_HEX: Final = np.isin(np.arange(256, dtype=np.uint8), np.frombuffer(_DIGITS, np.uint8))
+_IS_HEX: Final = np.isin(np.arange(256, dtype=np.uint8), np.frombuffer(HEX_DIGITS, np.uint8))
 
 _list_end = re.compile(GAP + rb"\]").match
 
@@ -256,7 +256,7 @@ class ValueColumn:
             raise TextError(pos, _expectation(self._field))
         try:
             value, end = strings_at(text, pos)
-            if value is None or value.strip(_DIGITS):
+            if value is None or value.strip(HEX_DIGITS):
                 raise TextError(pos, _expectation(self._field))
             return shortened(value), end
         except (ValueError, OverflowError) as error:

@@ -50,8 +50,8 @@ def load_declarations(path: Path, operators: Operators, name: str) -> DeclaredCa
         operator = operators[name]
         drafts = declarations.load_declarations(path, operator)
         cases = DeclaredCases(operator.names, {draft.id: draft for draft in drafts})
-        # A file may have been edited meanwhile.
-        if key and key == _key(path, operators, name):
+        # A file may have been edited meanwhile, or since the operator was loaded.
+        if key and key == _key(path, operators, name) and operators.is_current(name):
             _write(place, key, cases)
     return cases
 

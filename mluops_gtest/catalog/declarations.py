@@ -9,7 +9,7 @@ import json
 import math
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -159,10 +159,8 @@ def _refuse_many(entries: list[Lines], words: Vocabulary, path: Path) -> None:
     total = 0
     for entry in entries:
         with _placed(entry, path):
-            try:
+            with _blame("each"):
                 count = templates.count(_mapping(entry, "each")) * len(_dtypes(entry, words))
-            except ValueError as error:
-                raise _BadValueError("each", str(error)) from error
             total += count
             if total > MAX_CASES:
                 raise _BadValueError("each", f"with the {count} cases of this entry the file has more than {MAX_CASES}")
@@ -208,10 +206,7 @@ def _dtypes(entry: Lines, words: Vocabulary) -> list[tuple[str, str]]:
     if not isinstance(dtypes, list) or not dtypes:
         raise _BadValueError("dtypes", "dtypes must be a list such as [float, half]")
     for dtype in dtypes:
-        if not isinstance(dtype, str) or dtype not in words.dtypes:
-            raise _BadValueError(
-                "dtypes", f"unknown dtype {repr_short(dtype)}.{suggestion(str(dtype), words.dtypes)[:-1]}"
-            )
+        _check_word("dtypes", "dtype", dtype, words.dtypes)
     named = "{dtype}" in str(entry.get("name")) or len(dtypes) == 1
     return [(dtype, "" if named else f"_{dtype}") for dtype in dtypes]
 
@@ -220,10 +215,8 @@ def _draft(entry: Lines, words: Vocabulary, variables: Mapping[str, Any], suffix
     def filled(key: str, default: Any) -> Any:
         if key not in entry:
             return default
-        try:
+        with _blame(key):
             return templates.fill(entry[key], variables)
-        except ValueError as error:
-            raise _BadValueError(key, str(error)) from error
 
     operator = words.operator
     name = f"{filled('name', '')}{suffix}"
@@ -276,8 +269,7 @@ def _tags(entry: Lines) -> tuple[str, ...]:
     if not isinstance(tags, list) or not tags:
         raise _BadValueError("tags", f"tags must be a list of: {', '.join(TAGS)}")
     for tag in tags:
-        if tag not in TAGS:
-            raise _BadValueError("tags", f"unknown tag {repr_short(tag)}.{suggestion(str(tag), TAGS)[:-1]}")
+        _check_word("tags", "tag", tag, TAGS)
     return tuple(tags)
 
 
@@ -288,10 +280,7 @@ def _recipe(data: Any, operator: Operator) -> tuple[str, dict[str, Any]]:
         )
     args = dict(data)
     name = args.pop("recipe")
-    if not isinstance(name, str) or name not in operator.recipes:
-        raise _BadValueError(
-            "data", f"unknown recipe {repr_short(name)}.{suggestion(str(name), operator.recipes)[:-1]}"
-        )
+    _check_word("data", "recipe", name, operator.recipes)
     return name, _arguments(name, operator.recipes[name], args)
 
 
@@ -335,12 +324,9 @@ def _params(values: Any, words: Vocabulary, key: str) -> dict[str, Any]:
     fields = words.params
     result = {}
     for name, value in values.items():
-        if name not in fields:
-            raise _BadValueError(key, f"unknown parameter {repr_short(name)}.{suggestion(str(name), fields)[:-1]}")
-        try:
+        _check_word(key, "parameter", name, fields)
+        with _blame(key):
             result[name] = param_value(fields[name], value)
-        except ValueError as error:
-            raise _BadValueError(key, str(error)) from error
     return result
 
 
@@ -381,20 +367,13 @@ def _seed(value: Any, case_id: str) -> int:
 
 
 def _change(tensor: str, value: Any, words: Vocabulary) -> Change:
-    if tensor not in words.tensors:
-        raise _BadValueError(
-            "change", f"unknown tensor {repr_short(tensor)}.{suggestion(tensor, [*words.tensors, 'params'])[:-1]}"
-        )
+    _check_word("change", "tensor", tensor, words.tensors, also="params")
     _check_keys("change", value, ("dims", "dtype", "layout", "strides"))
     for key, known in (("dtype", DTYPES), ("layout", LAYOUTS)):
-        if key in value and value[key] not in known:
-            raise _BadValueError(
-                "change", f"unknown {key} {repr_short(value[key])}.{suggestion(str(value[key]), known)[:-1]}"
-            )
-    try:
+        if key in value:
+            _check_word("change", key, value[key], known)
+    with _blame("change"):
         dims, strides = as_dims(value.get("dims"), "dims"), as_dims(value.get("strides"), "strides")
-    except ValueError as error:
-        raise _BadValueError("change", str(error)) from error
     return Change(dims, value.get("dtype"), value.get("layout"), strides)
 
 
@@ -404,13 +383,10 @@ def _expect(filled: Any, words: Vocabulary) -> Expect:
     _check_keys("null", null, ("handle", "descriptors", "pointers"))
     _check_keys("handle", handle, ("arch", "nram_bytes"))
     status = wanted.get("status", Status.SUCCESS.name)
-    if not isinstance(status, str) or status not in Status.__members__:
-        raise _BadValueError(
-            "expect", f"unknown status {repr_short(status)}.{suggestion(str(status), Status.__members__)[:-1]}"
-        )
+    _check_word("expect", "status", status, Status.__members__)
     check = wanted.get("check")
-    if check is not None and check not in words.checks:
-        raise _BadValueError("expect", f"unknown check {repr_short(check)}.{suggestion(str(check), words.checks)[:-1]}")
+    if check is not None:
+        _check_word("expect", "check", check, words.checks)
     _check_words("null", null.get("descriptors", []), words.descriptors)
     _check_words("null", null.get("pointers", []), words.pointers)
     for key, numbers in (("handle", handle), ("workspace_size", {"workspace_size": filled("workspace_size", 0)})):
@@ -444,18 +420,31 @@ def _check_keys(key: str, value: Any, allowed: tuple[str, ...]) -> None:
     if not isinstance(value, dict):
         raise _BadValueError(key, f"{key} must be a mapping with: {', '.join(allowed)}")
     for word in value:
-        if word not in allowed:
-            raise _BadValueError(
-                key or str(word), f"unknown key {repr_short(word)}.{suggestion(str(word), allowed)[:-1]}"
-            )
+        _check_word(key or str(word), "key", word, allowed)
 
 
 def _check_words(key: str, words: Any, allowed: tuple[str, ...]) -> None:
     if not isinstance(words, list):
         raise _BadValueError(key, f"must be a list of: {', '.join(allowed)}")
     for word in words:
-        if word not in allowed:
-            raise _BadValueError(key, f"unknown name {repr_short(word)}.{suggestion(str(word), allowed)[:-1]}")
+        _check_word(key, "name", word, allowed)
+
+
+def _check_word(key: str, kind: str, word: Any, known: Collection[str], also: str | None = None) -> None:
+    """Refuse a word that is not known; `also` is one more that is suggested."""
+    # What is no text may not even be hashable.
+    if not isinstance(word, str) or word not in known:
+        names = known if also is None else (*known, also)
+        raise _BadValueError(key, f"unknown {kind} {repr_short(word)}.{suggestion(str(word), names)[:-1]}")
+
+
+@contextlib.contextmanager
+def _blame(key: str) -> Iterator[None]:
+    """Says which key of the declaration a refused value stands under."""
+    try:
+        yield
+    except ValueError as error:
+        raise _BadValueError(key, str(error)) from error
 
 
 def _digest(shaping: dict[str, Any]) -> str:

@@ -43,6 +43,8 @@ _MOVED: Final = {
     f"mluops_gtest.authoring.{module}": file for file, modules in _ONCE_AUTHORING.items() for module in modules
 }
 
+# Name, size and time of the last change of each file.
+FileStates = list[tuple[str, int, int]]
 
 # Slots of a run and workers of a cluster may be threads, and modules are those of the process: no two load the same.
 _LOADING: Final = threading.RLock()
@@ -59,14 +61,24 @@ class Operators(KnownOperators):
         self._released = {operator.released_name: operator for operator in operators}
         self._names = tuple(sorted({*self._loaded, *files}))
         self._parts: dict[tuple[str, str], Any] = {}
+        # Of the code as it was when it was loaded.
+        self._states: dict[str, FileStates] = {}
 
     def __getitem__(self, name: str) -> Operator:
         if name not in self._loaded:
             with _LOADING:
                 if name not in self._loaded:
+                    self._states[name] = self._state(name)
                     operator = self._loaded[name] = load_operator(self.files[name])
                     self._released[operator.released_name] = operator
         return self._loaded[name]
+
+    def is_current(self, name: str) -> bool:
+        """The code of a loaded operator is as it was when it was loaded."""
+        return self._states.get(name) == self._state(name)
+
+    def _state(self, name: str) -> FileStates:
+        return file_states(code_files(generators_of(self.files[name]), name))
 
     def __contains__(self, name: object) -> bool:
         return name in self._loaded or name in self.files
@@ -186,6 +198,11 @@ def python_files(folder: Path | str) -> Iterator[str]:
             yield from python_files(entry.path)
 
 
+def file_states(files: Iterable[str]) -> FileStates:
+    """What tells whether one of the files was edited."""
+    return [(path, status.st_size, status.st_mtime_ns) for path, status in ((path, os.stat(path)) for path in files)]
+
+
 def load_operator(path: Path) -> Operator:
     """The OPERATOR of one generator file."""
     generators, module_name = generators_of(path), _module_name(path)
@@ -213,8 +230,7 @@ def generators_of(path: Path) -> Path:
 def load_package(generators: Path) -> str:
     """The name of the package that the generators of a root are, which has `_shared` as it is now, and nothing else."""
     name = _package_name(generators)
-    files = python_files(generators / SHARED)
-    state = [(path, status.st_size, status.st_mtime_ns) for path, status in ((path, os.stat(path)) for path in files)]
+    state = file_states(python_files(generators / SHARED))
     if getattr(sys.modules.get(name), "state", None) != state:
         _forget(f"{name}.{SHARED}")
         # Operators are loaded by path: nothing lets one of them import another.

@@ -65,36 +65,6 @@ class Produced(Value):
     unwritable: str = ""
 
 
-def produce(catalogue: Catalogue, targets: Mapping[str, Target], *, check: bool, jobs: int = 1) -> Iterator[Produced]:
-    """Each case made and written to its target (or compared), as they finish; the first unwritable one is the last."""
-    for item in _produced(catalogue, targets, check=check, jobs=jobs):
-        yield item
-        if item.unwritable:
-            return
-
-
-def _produced(catalogue: Catalogue, targets: Mapping[str, Target], *, check: bool, jobs: int) -> Iterator[Produced]:
-    if jobs <= 1 or len(targets) <= 1:
-        worker = _Worker(catalogue, _operators_of(targets), check)
-        yield from (worker.produce(*item) for item in targets.items())
-        return
-    # Spawned: a fork would copy the parent's threads' locks; operators are loaded by path in each worker.
-    with one_blas_thread():
-        pool = ProcessPoolExecutor(
-            jobs, get_context("spawn"), _start_worker, (catalogue.roots, _operators_of(targets), check)
-        )
-        try:
-            for future in as_completed([pool.submit(_produce_in_worker, *item) for item in targets.items()]):
-                yield future.result()
-        finally:
-            # After an interrupt nothing more is begun.
-            pool.shutdown(cancel_futures=True)
-
-
-def _operators_of(case_ids: Iterable[str]) -> list[str]:
-    return sorted({case_id.partition("/")[0] for case_id in case_ids})
-
-
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Use one BLAS thread per process: threads that compete for the cores make generation ten times slower."""
@@ -107,43 +77,6 @@ def one_blas_thread() -> Iterator[None]:
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
-
-
-def update_lock(
-    catalogue: Catalogue, target: Target, produced: list[Produced], operators: Collection[str] | None = None
-) -> list[str]:
-    """Write the lock lines of the produced cases; of these operators' cases, else of all, lines and files go where the
-    case is no longer declared. Returns those ids."""
-    entries = target.read_locks(operators)
-    stale = _stale(catalogue, target, entries, operators)
-    made = {item.id: item.entry for item in produced if item.entry is not None}
-    kept = {case_id: entry for case_id, entry in (entries | made).items() if case_id not in stale}
-    write_locks(target.folder, kept.values(), {case_id.partition("/")[0] for case_id in (*made, *stale)})
-    for case_id in stale:
-        target.path(case_id).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            target.path(case_id).parent.rmdir()
-    return stale
-
-
-def lock_differences(catalogue: Catalogue, target: Target, operators: Collection[str] | None = None) -> list[str]:
-    """For --check: cases of these operators, else of all, that are stored or locked but no longer declared."""
-    stale = _stale(catalogue, target, target.read_locks(operators), operators)
-    return [f"{case_id}: stored or locked, but not declared" for case_id in stale]
-
-
-def _stale(
-    catalogue: Catalogue, target: Target, entries: dict[str, LockEntry], operators: Collection[str] | None
-) -> list[str]:
-    """Cases that are locked or stored in the root but no longer declared."""
-    if not target.committed_only:
-        return []
-    folders = [target.folder] if operators is None else [target.folder / name for name in operators]
-    files = (path for folder in folders for path in folder.rglob(f"*{target.suffix}"))
-    stored = {path.relative_to(target.folder).with_suffix("").as_posix() for path in files}
-    declared = catalogue.drafts if operators is None else catalogue.drafts_of(*operators)
-    home = {case_id for case_id, draft in declared.items() if catalogue.root_of(draft.operator).stored == target.folder}
-    return sorted((stored | set(entries)) - home)
 
 
 class _Worker:
@@ -387,18 +320,63 @@ class Generation(Value):
     check: bool
 
     def produce(self, jobs: int = 1) -> Iterator[Produced]:
-        """Make every case and write or compare it, as they finish."""
-        return produce(self.catalogue, self.targets, check=self.check, jobs=jobs)
+        """Make every case and write or compare it, as they finish; the first unwritable one is the last."""
+        for item in self._produced(jobs):
+            yield item
+            if item.unwritable:
+                return
+
+    def _produced(self, jobs: int) -> Iterator[Produced]:
+        operators = sorted({case_id.partition("/")[0] for case_id in self.targets})
+        if jobs <= 1 or len(self.targets) <= 1:
+            worker = _Worker(self.catalogue, operators, self.check)
+            yield from (worker.produce(*item) for item in self.targets.items())
+            return
+        # Spawned: a fork would copy the parent's threads' locks; operators are loaded by path in each worker.
+        with one_blas_thread():
+            start = _start_worker, (self.catalogue.roots, operators, self.check)
+            pool = ProcessPoolExecutor(jobs, get_context("spawn"), *start)
+            try:
+                for future in as_completed([pool.submit(_produce_in_worker, *item) for item in self.targets.items()]):
+                    yield future.result()
+            finally:
+                # After an interrupt nothing more is begun.
+                pool.shutdown(cancel_futures=True)
 
     def differences(self) -> list[str]:
         """What is stored or locked although nobody declares it."""
-        return [line for store in self.stores for line in lock_differences(self.catalogue, store, self.operators)]
+        return [
+            f"{case_id}: stored or locked, but not declared"
+            for store in self.stores
+            for case_id in self._stale(store, store.read_locks(self.operators))
+        ]
 
     def lock(self, produced: list[Produced]) -> Iterator[tuple[Target, list[Produced], list[str]]]:
         """Write the lock of each folder: what went there, and the ids that are no longer declared and were removed."""
         for target in dict.fromkeys(self.targets.values()):
             mine = [item for item in produced if self.targets[item.id] == target]
-            yield target, mine, update_lock(self.catalogue, target, mine, self.operators)
+            entries = target.read_locks(self.operators)
+            stale = self._stale(target, entries)
+            made = {item.id: item.entry for item in mine if item.entry is not None}
+            kept = {case_id: entry for case_id, entry in (entries | made).items() if case_id not in stale}
+            write_locks(target.folder, kept.values(), {case_id.partition("/")[0] for case_id in (*made, *stale)})
+            for case_id in stale:
+                target.path(case_id).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    target.path(case_id).parent.rmdir()
+            yield target, mine, stale
+
+    def _stale(self, target: Target, entries: Mapping[str, LockEntry]) -> list[str]:
+        """Cases of these operators that are locked or stored in the root but no longer declared."""
+        if not target.committed_only:
+            return []
+        catalogue, operators = self.catalogue, self.operators
+        folders = [target.folder] if operators is None else [target.folder / name for name in operators]
+        files = (path for folder in folders for path in folder.rglob(f"*{target.suffix}"))
+        stored = {path.relative_to(target.folder).with_suffix("").as_posix() for path in files}
+        declared = catalogue.drafts if operators is None else catalogue.drafts_of(*operators)
+        home = {one.id for one in declared.values() if catalogue.root_of(one.operator).stored == target.folder}
+        return sorted((stored | set(entries)) - home)
 
 
 def plan_generation(session: Session, query: Query, out: Path | None, form: str, *, check: bool) -> Generation:

@@ -152,6 +152,9 @@ _TOKEN = re.compile(r"\s*(?:(?P<paren>[()])|(?P<word>[^\s()]+))")
 _DEPTH_LIMIT = 50
 
 
+_Matcher = Callable[[str, tuple[str, ...]], bool]
+
+
 class Keyword:
     """A parsed expression; `matches` evaluates it for one case."""
 
@@ -160,13 +163,13 @@ class Keyword:
         self._tokens = [match["paren"] or match["word"] for match in _TOKEN.finditer(text)]
         self._position = 0
         self._depth = 0
-        self._tree = self._either()
+        self._matcher = self._either()
         if self._position != len(self._tokens):
             raise self._error(f"unexpected {repr_short(self._tokens[self._position])}")
 
     def matches(self, case_id: str, tags: tuple[str, ...]) -> bool:
         """The expression holds for this case."""
-        return _holds(self._tree, case_id.lower(), tags)
+        return self._matcher(case_id.lower(), tags)
 
     def _error(self, what: str) -> UsageError:
         return UsageError(
@@ -177,21 +180,22 @@ class Keyword:
     def _peek(self) -> str | None:
         return self._tokens[self._position] if self._position < len(self._tokens) else None
 
-    def _either(self) -> tuple[object, ...]:
-        parts = [self._all()]
-        while self._peek() == "or":
-            self._position += 1
-            parts.append(self._all())
-        return ("or", *parts)
+    def _either(self) -> _Matcher:
+        parts = self._joined_by("or", self._all)
+        return lambda case_id, tags: any(part(case_id, tags) for part in parts)
 
-    def _all(self) -> tuple[object, ...]:
-        parts = [self._one()]
-        while self._peek() == "and":
-            self._position += 1
-            parts.append(self._one())
-        return ("and", *parts)
+    def _all(self) -> _Matcher:
+        parts = self._joined_by("and", self._one)
+        return lambda case_id, tags: all(part(case_id, tags) for part in parts)
 
-    def _one(self) -> tuple[object, ...]:
+    def _joined_by(self, word: str, parse: Callable[[], _Matcher]) -> list[_Matcher]:
+        parts = [parse()]
+        while self._peek() == word:
+            self._position += 1
+            parts.append(parse())
+        return parts
+
+    def _one(self) -> _Matcher:
         token = self._peek()
         if token is None or token in (")", "and", "or"):
             raise self._error(f"a word is missing before {token!r}" if token else "a word is missing at the end")
@@ -200,29 +204,18 @@ class Keyword:
         if self._depth > _DEPTH_LIMIT:
             raise self._error("nested too deeply")
         if token == "not":
-            tree: tuple[object, ...] = ("not", self._one())
+            negated = self._one()
+            matcher: _Matcher = lambda case_id, tags: not negated(case_id, tags)  # noqa: E731
         elif token == "(":
-            tree = self._either()
+            matcher = self._either()
             if self._peek() != ")":
                 raise self._error("a closing parenthesis is missing")
             self._position += 1
         else:
-            tree = ("word", token.lower())
+            word = token.lower()
+            matcher = lambda case_id, tags: word in case_id or word in tags  # noqa: E731
         self._depth -= 1
-        return tree
-
-
-def _holds(tree: object, case_id: str, tags: tuple[str, ...]) -> bool:
-    match tree:
-        case ("word", str() as word):
-            return word in case_id or word in tags
-        case ("not", part):
-            return not _holds(part, case_id, tags)
-        case ("and", *parts):
-            return all(_holds(part, case_id, tags) for part in parts)
-        case ("or", *parts):
-            return any(_holds(part, case_id, tags) for part in parts)
-    raise AssertionError(tree)
+        return matcher
 
 
 _GLOB = re.compile(r"[*?\[]")

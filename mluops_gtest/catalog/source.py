@@ -3,32 +3,52 @@
 A list needs the locks alone, so what reads, makes and caches cases is imported where it is used.
 
 Declared cases with other random values: made on use, the larger ones cached by seed, committed files untouched.
+
+What arithmetic allows large cases: computed once and kept beside the case in the cache. The folder of a cached case is
+named after its declaration and its values, the file after all code that shapes a bound: neither a change of the case
+nor one of the operator ever meets an old bound. What is damaged is computed again.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
+import math
 import threading
 import time
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
 from mluops_gtest.authoring.random import Draw
 from mluops_gtest.base.errors import CaseFileError, ContentError, DeclarationError, OperatorError, UnwritableError
-from mluops_gtest.base.files import cache_folder, replace_text
+from mluops_gtest.base.files import cache_folder, let_go, mapped, pieces, replace_file, replace_text
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.casefiles.lock import LockEntries, LockEntry, lock_path, read_locks
-from mluops_gtest.catalog.cache import CASE_FILE, MADE_FILE, RESEEDED, discard, keep_newest, mark_used, publish
+from mluops_gtest.catalog.cache import (
+    CASE_FILE,
+    MADE_FILE,
+    RESEEDED,
+    bound_file,
+    bound_files,
+    discard,
+    keep_newest,
+    mark_used,
+    publish,
+)
 from mluops_gtest.catalog.make import as_declared, lock_entry, make_case, same_values
 from mluops_gtest.catalog.operators import code_files, python_files
 from mluops_gtest.catalog.selection import Catalogue, Selected
+from mluops_gtest.core.binding import bind_values, bounds_of, mistake_in
 from mluops_gtest.core.case import Case, CaseDraft, Reseed, Reseeded
-from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.operator import Bound, Operator
 from mluops_gtest.core.tensor import digest_bytes, digest_tensors
 
 if TYPE_CHECKING:
@@ -125,7 +145,7 @@ class StoredCases:
         stored = self._catalogue.stored_path(draft.id)
         if entry.stored or stored.exists():
             return self._stored(stored, draft, entry)
-        return self._declared(self._cached(draft, entry), draft)
+        return self._declared(self._large(draft, entry), draft)
 
     def _declared(self, case: Case, draft: CaseDraft) -> Case:
         return as_declared(case, draft, self._catalogue.operators[draft.operator])
@@ -137,38 +157,22 @@ class StoredCases:
 
     def _reseeded(self, draft: CaseDraft) -> Case:
         """The declared case with other values; what is committed is neither read nor needed."""
-        start = time.perf_counter()
-        making = False
-
-        def begin() -> None:
-            nonlocal making
-            making = True
-            self._tell(draft.id)
-
+        number = self._reseed
+        assert number is not None
         entry = self.lock.get(draft.id)
         locked = entry if entry is not None and entry.declared == draft.digest else None
-        try:
-            return self._other_values.load(draft, self._catalogue.operators[draft.operator], locked, begin)
-        finally:
-            if making:
-                self._count_generated(time.perf_counter() - start)
+        code = code_digest(self._catalogue.root_of(draft.operator).generators, draft.operator)
+        folder = _seeds() / str(number) / draft.operator / f"{draft.id.partition('/')[2]}-{draft.digest}-{code}"
 
-    @cached_property
-    def _other_values(self) -> "ReseededCases":
-        from mluops_gtest.casefiles.writer import write_case
+        def read() -> Case | None:
+            made = json.loads((folder / MADE_FILE).read_text(encoding="utf-8"))
+            case = self._read(folder / CASE_FILE, draft.id)
+            return replace(case, reseeded=Reseeded(**made["reseeded"])) if _digests(case) == made["digests"] else None
 
-        assert self._reseed is not None
+        def make(operator: Operator) -> Case:
+            return make_reseeded(draft, operator, number, locked)
 
-        def write(case: Case, path: Path) -> None:
-            write_case(case, self._catalogue.operators[case.operator], path, self.schema, blobs=True)
-
-        return ReseededCases(
-            self._reseed, lambda operator: self._catalogue.root_of(operator).generators, CaseFiles(write, self._read)
-        )
-
-    def _tell(self, case_id: str) -> None:
-        if self._on_generate is not None:
-            self._on_generate(case_id)
+        return self._cached(draft, folder, read, make)
 
     def _stored(self, path: Path, draft: CaseDraft, entry: LockEntry) -> Case:
         from mluops_gtest.casefiles.files import file_bytes
@@ -211,62 +215,73 @@ class StoredCases:
             allow_outside_paths=self._allow_outside_paths,
         )
 
-    def _cached(self, draft: CaseDraft, entry: LockEntry) -> Case:
-        from mluops_gtest.catalog.cache import CASE_FILE, discard, mark_used
+    def _large(self, draft: CaseDraft, entry: LockEntry) -> Case:
+        """A case that is too large to be committed; its values are those that the lock knows."""
+        name = f"{draft.id.partition('/')[2]}-{entry.declared}-{entry.inputs[:8]}{entry.baseline[:8]}"
+        folder = cache_folder() / draft.operator / name
 
-        name = draft.id.partition("/")[2]
-        folder = cache_folder() / draft.operator / f"{name}-{entry.declared}-{entry.inputs[:8]}{entry.baseline[:8]}"
+        def differences(case: Case) -> list[str]:
+            pairs = zip(("inputs", "baseline"), _digests(case), (entry.inputs, entry.baseline), strict=True)
+            return [words for words, digest, locked in pairs if digest != locked]
+
+        def read() -> Case | None:
+            case = self._read(folder / CASE_FILE, draft.id)
+            return None if differences(case) else case
+
+        def make(operator: Operator) -> Case:
+            case = make_case(draft, operator)
+            if differing := differences(case):
+                raise ContentError(
+                    f"{draft.where}: the {' and '.join(differing)} of {draft.id} as generated here differ from the "
+                    "lock. If the recipe or the reference was changed on purpose, "
+                    f"run `mluops-test generate {draft.id}`."
+                )
+            return case
+
+        return self._cached(draft, folder, read, make)
+
+    def _cached(
+        self, draft: CaseDraft, folder: Path, read: Callable[[], Case | None], make: Callable[[Operator], Case]
+    ) -> Case:
+        """The case in a folder of the cache; where it is not there, or damaged, it is made and put there."""
         if folder.is_dir():
-            try:
-                case = self._read(folder / CASE_FILE, draft.id)
-                if _differences(case, entry) == []:
+            # Damaged in the cache, not in the user's content.
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError, CaseFileError):
+                case = read()
+                if case is not None:
                     mark_used(folder)
                     return case
-            except CaseFileError:
-                pass
-            # Damaged in the cache, not in the user's content: make it again.
             discard(folder)
+        if self._on_generate is not None:
+            self._on_generate(draft.id)
         start = time.perf_counter()
         try:
-            return self._make_into_cache(draft, entry, folder)
+            case = make(self._catalogue.operators[draft.operator])
+            return case if case.reseeded is not None and case.nbytes < _CACHED_FROM else self._published(case, folder)
         finally:
             self._count_generated(time.perf_counter() - start)
 
-    def _make_into_cache(self, draft: CaseDraft, entry: LockEntry, folder: Path) -> Case:
+    def _published(self, case: Case, folder: Path) -> Case:
         from mluops_gtest.casefiles.writer import write_case
-        from mluops_gtest.catalog.cache import CASE_FILE, publish
-        from mluops_gtest.catalog.make import make_case
-
-        self._tell(draft.id)
-        operator = self._catalogue.operators[draft.operator]
-        case = make_case(draft, operator)
-        differing = _differences(case, entry)
-        if differing:
-            raise ContentError(
-                f"{draft.where}: the {' and '.join(differing)} of {draft.id} as generated here differ from the lock. "
-                f"If the recipe or the reference was changed on purpose, run `mluops-test generate {draft.id}`."
-            )
 
         def fill(aside: Path) -> None:
-            write_case(case, operator, aside / CASE_FILE, self.schema, blobs=True)
+            write_case(case, self._catalogue.operators[case.operator], aside / CASE_FILE, self.schema, blobs=True)
+            if case.reseeded is not None:
+                made = {"digests": _digests(case), "reseeded": asdict(case.reseeded)}
+                replace_text(aside / MADE_FILE, json.dumps(made))
 
         try:
             publish(folder, fill)
+            if case.reseeded is not None:
+                keep_newest(_seeds(), _SEEDS_KEPT, used=str(case.reseeded.number))
             # Read back, so that the tensors are views of the file and the generator's memory is free again.
-            return self._read(folder / CASE_FILE, draft.id)
+            return replace(self._read(folder / CASE_FILE, case.id), reseeded=case.reseeded)
         except (OSError, ContentError, UnwritableError) as error:
             return replace(case, notes=(*case.notes, f"could not be cached in {folder.parent}: {error}"))
 
 
-def _differences(case: Case, entry: LockEntry) -> list[str]:
-    return [
-        words
-        for words, tensors, locked in (
-            ("inputs", case.inputs, entry.inputs),
-            ("baseline", case.outputs, entry.baseline),
-        )
-        if digest_tensors(tensors) != locked
-    ]
+def _digests(case: Case) -> list[str]:
+    return [digest_tensors(case.inputs), digest_tensors(case.outputs)]
 
 
 # Draws that may miss a case's conditions before the case counts as broken. Few cases ever need a second one.
@@ -299,69 +314,6 @@ def make_reseeded(draft: CaseDraft, operator: Operator, number: int, locked: Loc
     ) from refusal
 
 
-class CaseFiles(Value):
-    """How the cache writes a case into a file and reads it back."""
-
-    write: Callable[[Case, Path], None]
-    read: Callable[[Path, str], Case]
-
-
-class ReseededCases(Value):
-    """The declared cases under one --reseed number."""
-
-    number: int
-    # The folder with an operator's code.
-    generators_of: Callable[[str], Path]
-    files: CaseFiles
-
-    def load(self, draft: CaseDraft, operator: Operator, locked: LockEntry | None, begin: Callable[[], None]) -> Case:
-        """The complete case, from the cache or made; `begin` is told before one is made."""
-        folder = self._folder(draft)
-        if folder.is_dir():
-            case = self._cached(folder, draft)
-            if case is not None:
-                mark_used(folder)
-                return case
-            discard(folder)
-        begin()
-        case = make_reseeded(draft, operator, self.number, locked)
-        if case.nbytes < _CACHED_FROM:
-            return case
-        return self._published(case, folder)
-
-    def _folder(self, draft: CaseDraft) -> Path:
-        name = draft.id.partition("/")[2]
-        code = code_digest(self.generators_of(draft.operator), draft.operator)
-        return _seeds() / str(self.number) / draft.operator / f"{name}-{draft.digest}-{code}"
-
-    def _cached(self, folder: Path, draft: CaseDraft) -> Case | None:
-        """The case as it was published; None where the disk damaged it."""
-        try:
-            made = json.loads((folder / MADE_FILE).read_text(encoding="utf-8"))
-            case = self.files.read(folder / CASE_FILE, draft.id)
-            intact = [digest_tensors(case.inputs), digest_tensors(case.outputs)] == made["digests"]
-            return replace(case, reseeded=Reseeded(**made["reseeded"])) if intact else None
-        except (OSError, ValueError, LookupError, TypeError, CaseFileError):
-            return None
-
-    def _published(self, case: Case, folder: Path) -> Case:
-        assert case.reseeded is not None
-        digests = [digest_tensors(case.inputs), digest_tensors(case.outputs)]
-        made = json.dumps({"digests": digests, "reseeded": asdict(case.reseeded)})
-
-        def fill(aside: Path) -> None:
-            self.files.write(case, aside / CASE_FILE)
-            replace_text(aside / MADE_FILE, made)
-
-        try:
-            publish(folder, fill)
-            keep_newest(_seeds(), _SEEDS_KEPT, used=str(self.number))
-            # Read back, so that the tensors are views of the file and the generator's memory is free again.
-            return replace(self.files.read(folder / CASE_FILE, case.id), reseeded=case.reseeded)
-        except (OSError, ContentError, UnwritableError) as error:
-            return replace(case, notes=(*case.notes, f"could not be cached in {folder.parent}: {error}"))
-
-
 def _seeds() -> Path:
     return cache_folder() / RESEEDED
 
@@ -375,3 +327,104 @@ def code_digest(generators: Path, operator: str) -> str:
     for path in map(Path, (*ours, *code_files(generators, operator))):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+_ALIGNMENT: Final = 64
+# Eight digits, the checksum of the rest of the head.
+_DIGITS: Final = 8
+
+
+def array_file(arrays: Arrays) -> Iterator[bytes | memoryview]:
+    """The bytes of the file, in pieces."""
+    flat = {name: np.ascontiguousarray(array).reshape(-1).view(np.uint8) for name, array in arrays.items()}
+    head = json.dumps({name: [a.dtype.str, a.shape, _checksum(flat[name])] for name, a in arrays.items()}).encode()
+    head = b"%08x%s\n" % (zlib.crc32(head), head)
+    yield head + bytes(-len(head) % _ALIGNMENT)
+    for values in flat.values():
+        yield values.data
+        yield bytes(-values.size % _ALIGNMENT)
+
+
+def read_array_file(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays, views of the mapped file; ValueError where it is not as it was written."""
+    with path.open("rb") as file:
+        data = np.frombuffer(mapped(file.fileno()), np.uint8)
+        head = file.readline()
+    if int(head[:_DIGITS], 16) != zlib.crc32(head[_DIGITS:-1]):
+        raise ValueError(f"{path}: the head is damaged")
+    arrays, start = {}, len(head) + -len(head) % _ALIGNMENT
+    for name, (dtype, dims, checksum) in json.loads(head[_DIGITS:]).items():
+        values = data[start : start + np.dtype(dtype).itemsize * math.prod(dims)]
+        if _checksum(values) != checksum:
+            raise ValueError(f"{path}: the values of {name} are damaged")
+        arrays[name] = values.view(dtype).reshape(dims)
+        start += values.size + -values.size % _ALIGNMENT
+    return arrays
+
+
+def _checksum(values: npt.NDArray[np.uint8]) -> int:
+    checksum = 0
+    for _, piece in pieces(values):
+        checksum = zlib.crc32(piece.data, checksum)
+    return checksum
+
+
+_PARTS: Final = Bound.__struct_fields__
+
+
+class BoundCache(Value):
+    """The bounds of a case: of one in the cache from beside it, where they are there; else from its inputs."""
+
+    # The folder with an operator's code.
+    generators_of: Callable[[str], Path]
+
+    def __call__(self, case: Case, operator: Operator) -> Mapping[str, Bound]:
+        """The bound of every output that has one."""
+        call = bind_values(case, operator)
+        path = self._path(case)
+        if path is not None:
+            kept = _read_bounds(path)
+            if kept is not None and mistake_in(operator, call, kept) is None:
+                return kept
+        bounds = bounds_of(operator, call)
+        for tensor in case.inputs:
+            if tensor.data is not None:
+                let_go(tensor.data)
+        if path is not None and any(np.ndim(getattr(bound, part)) for bound in bounds.values() for part in _PARTS):
+            _write_bounds(path, bounds)
+            # As they are kept, so that their memory is free again.
+            return _read_bounds(path) or bounds
+        return bounds
+
+    def _path(self, case: Case) -> Path | None:
+        """Where the bounds of a cached case lie; None for any other case."""
+        if case.path is None or case.path.name != CASE_FILE or not case.path.is_relative_to(cache_folder()):
+            return None
+        return case.path.parent / bound_file(code_digest(self.generators_of(case.operator), case.operator))
+
+
+def _read_bounds(path: Path) -> dict[str, Bound] | None:
+    """The bounds as they were kept, in the mapped file; None where there are none, or the disk damaged them."""
+    parts: dict[str, dict[str, Any]] = {}
+    try:
+        for name, values in read_array_file(path).items():
+            output, _, part = name.rpartition(".")
+            parts.setdefault(output, {})[part] = values if values.ndim else values.item()
+        return {output: Bound(**values) for output, values in parts.items()}
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _write_bounds(path: Path, bounds: Mapping[str, Bound]) -> None:
+    """Write them whole, and remove those of other code; what cannot be written costs time and nothing else."""
+    arrays = {
+        f"{output}.{part}": np.asarray(getattr(bound, part)) for output, bound in bounds.items() for part in _PARTS
+    }
+    try:
+        replace_file(path, array_file(arrays), make_folder=False)
+        for old in bound_files(path.parent):
+            if old != path:
+                old.unlink(missing_ok=True)
+    except (OSError, UnwritableError):
+        return

@@ -21,7 +21,7 @@ from msgspec.structs import asdict, replace
 from mluops_gtest.backends.registry import BackendDependencies, is_in_process, load_backend
 from mluops_gtest.base.float_state import OWN, FloatState, require_float_state
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import REFUSALS_LIMIT, cut_text, kept_notes
+from mluops_gtest.base.text import REFUSALS_LIMIT, cut_text, limit_notes
 from mluops_gtest.catalog.operators import Operators, load_operators
 from mluops_gtest.core import cause
 from mluops_gtest.core.binding import checked_seconds, short
@@ -133,8 +133,8 @@ def reply_of(backend: OfferedBackend, call: OpCall, *, empty: bool = False) -> R
             seconds,
             _device_seconds(backend),
             _scalars(call),
-            kept_notes(call.notes),
-            kept_notes(call.refusals, REFUSALS_LIMIT),
+            limit_notes(call.notes),
+            limit_notes(call.refusals, REFUSALS_LIMIT),
             tuple(one for one in call.queries if isinstance(one, QueryAnswer)),
         )
     except (Exception, SystemExit) as error:
@@ -143,7 +143,7 @@ def reply_of(backend: OfferedBackend, call: OpCall, *, empty: bool = False) -> R
 
 def failed_reply(error: BaseException, call: OpCall, asked: Literal["", "workspace_size"] = "") -> Reply:
     """What an exception of a backend means for the case; `asked` is what it was asked beside the call."""
-    notes = kept_notes(call.notes)
+    notes = limit_notes(call.notes)
     raised = cause.Raised(type(error).__name__, _words(error), asked)
     match error:
         case Declined():

@@ -18,9 +18,8 @@ from mluops_gtest.base.errors import ExitCode, UnwritableError, UsageError
 from mluops_gtest.base.float_state import own_floats
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.gc_tuning import gc_frozen
-from mluops_gtest.catalog.bound_cache import BoundCache
 from mluops_gtest.catalog.selection import Catalogue, Selected, Session
-from mluops_gtest.catalog.source import StoredCases
+from mluops_gtest.catalog.source import BoundCache, StoredCases
 from mluops_gtest.core.buffers import Side
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator_parts import EXACT

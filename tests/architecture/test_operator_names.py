@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.base.native.building import LIBRARY
+from mluops_gtest.base.native.library import LIBRARY
 from mluops_gtest.catalog.operators import load_operators
 from mluops_gtest.core.operator_parts import C_API
 

@@ -8,6 +8,7 @@ import pytest
 from mluops_gtest.base.files import DECLARATIONS
 from mluops_gtest.catalog import declaration_cache, declarations, operators
 from mluops_gtest.catalog.root import Root
+from mluops_gtest.catalog.selection import Catalogue
 from tests.conftest import ROOT
 from tests.support.toy_root import write_other_root
 
@@ -182,6 +183,17 @@ def test_declarations_that_change_while_they_are_read_are_not_cached(listed, toy
         patch.setattr(declarations, "load_declarations", edit)
         listed()
     assert "scale_by/ramp_6" in listed()[0]
+
+
+def test_declarations_are_not_cached_for_an_operator_that_was_loaded_before_an_edit(listed, cache, toy):
+    catalogue = Catalogue(Root(toy))
+    assert catalogue.operators["scale_by"].recipes
+    path = toy / "generators" / "scale_by.py"
+    path.write_text(path.read_text() + "\n# edited\n")
+    before = {file: file.read_bytes() for file in cache.iterdir()}
+    assert catalogue.drafts
+    assert {file: file.read_bytes() for file in cache.iterdir()} == before
+    assert listed()[1] == 1
 
 
 def test_cache_shows_and_prunes_them(listed, cache, cli):

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 import pytest
 
 from mluops_gtest import __version__
-from mluops_gtest.base.native.building import LIBRARY, compiler
+from mluops_gtest.base.native.library import LIBRARY, compiler
 from tests.support.built_once import built_once
 
 pytestmark = pytest.mark.slow

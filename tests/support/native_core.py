@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from mluops_gtest.base.native import library
-from mluops_gtest.base.native.building import LEVELS, compiler
-from mluops_gtest.base.native.library import NativeCore, load
+from mluops_gtest.base.native.library import LEVELS, NativeCore, compiler, load
 
 NUMPY = "numpy"
 NATIVE = "native"  # with the best kernels that this processor runs

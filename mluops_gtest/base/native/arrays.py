@@ -167,14 +167,14 @@ class NativePair:
     def figures(self, first: int, cells: int) -> ShareFigures:
         """Compare these cells, and keep their sums."""
         found = _Room()
-        self._functions.compare(self._kind, self._pair(first, cells), found, *self._kept(first))
+        self._functions.compare(self._kind, self._pair(first, cells), found, *self._cell_addresses(first))
         return _FIGURES.unpack(found)
 
     def weigh(self, first: int, cells: int, *, all_cells: bool = False) -> int:
         """Fill in the weights of those of these cells that are equal, or of all; how many of their parts are finite."""
         if all_cells:
             ctypes.memset(ctypes.addressof(self._equal) + first, 1, cells)
-        return int(self._functions.weigh(self._kind, self._pair(first, cells), *self._kept(first)))
+        return int(self._functions.weigh(self._kind, self._pair(first, cells), *self._cell_addresses(first)))
 
     def beyond(self, first: int, cells: int, threshold: float, scale: float) -> int:
         """Elements of these cells with |e−b| > threshold · max(|b|, scale)."""
@@ -198,7 +198,7 @@ class NativePair:
         limits = 0 if self._limits is None else ctypes.addressof(self._limits.structure)
         return _PAIR.pack(evaluated + offset, baseline + offset, start, count, self._parts, self._small, limits)
 
-    def _kept(self, first: int) -> tuple[int, int]:
+    def _cell_addresses(self, first: int) -> tuple[int, int]:
         """Where the sums of the cells from that one on are, and their marks of equality."""
         return ctypes.addressof(self._sums) + 32 * first, ctypes.addressof(self._equal) + first
 

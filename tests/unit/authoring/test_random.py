@@ -33,7 +33,7 @@ def philox(counter: int, key: tuple[int, int]) -> list[int]:
     return x
 
 
-def literal_lane(seed: int, name: str, i: int) -> int:
+def literal_bits(seed: int, name: str, i: int) -> int:
     digest = hashlib.sha256(f"mluops-test/1/{seed}/{name}".encode()).digest()
     key = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:16], "little")
     # numpy counts up before it computes a block.
@@ -57,7 +57,7 @@ def test_lanes_are_the_committed_ones(seed: int, name: str) -> None:
 def test_lanes_follow_the_definition_without_numpy(seed: int, name: str) -> None:
     stream = Stream(seed, name)
     for start in (0, 3, 1000, FAR):
-        assert stream.lanes(20, start).tolist() == [literal_lane(seed, name, start + i) for i in range(20)]
+        assert stream.lanes(20, start).tolist() == [literal_bits(seed, name, start + i) for i in range(20)]
 
 
 def test_any_part_can_be_drawn_without_the_rest(stream: Stream) -> None:

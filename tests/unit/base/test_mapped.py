@@ -7,7 +7,7 @@ import pytest
 
 from mluops_gtest.base import files as mapped_files
 from mluops_gtest.base.files import let_go, mapped, pieces
-from mluops_gtest.catalog.bound_cache import array_file, read_array_file
+from mluops_gtest.catalog.source import array_file, read_array_file
 from tests.support.resident import resident
 
 BYTES = np.arange(1 << 20, dtype=np.uint32).view(np.uint8)

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mluops_gtest.casefiles.plain_text import read_plain_text
-from mluops_gtest.casefiles.text_reader import read_any_text
+from mluops_gtest.casefiles.text_reader import read_any_text, read_plain_text
 from tests.unit.casefiles.toy import SCHEMA
 
 ORDINARY = b"""device: GENERATOR_CPU

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.base.native.arrays import CELL, LANES
-from mluops_gtest.base.native.building import LEVELS
+from mluops_gtest.base.native.library import LEVELS
 from mluops_gtest.core.operator import Bound
 from mluops_gtest.core.tensor import Array, CriterionKind, DType, Precision
 from mluops_gtest.judging import blocks
@@ -48,13 +48,13 @@ def bounds(seed: int, shape: tuple[int, ...]) -> list[Bound]:
     ]
 
 
-def held(way: str, pair: tuple[Array, Array], dtype: DType, limits: Limits) -> object:
+def check_limits(way: str, pair: tuple[Array, Array], dtype: DType, limits: Limits) -> object:
     with going(way):
         found = compare(*pair, dtype, KINDS, lambda: limits).elements
     return None if found is None else [bits(getattr(found, name)) for name in ElementErrors.__slots__]
 
 
-class Held(NamedTuple):
+class LimitedPair(NamedTuple):
     """A pair of arrays and the limits it is held to, with what numpy finds."""
 
     pair: tuple[Array, Array]
@@ -62,13 +62,13 @@ class Held(NamedTuple):
     found: object
 
 
-def holding(pair: tuple[Array, Array], dtype: DType, limits: Limits) -> Held:
-    return Held(pair, limits, held(NUMPY, pair, dtype, limits))
+def holding(pair: tuple[Array, Array], dtype: DType, limits: Limits) -> LimitedPair:
+    return LimitedPair(pair, limits, check_limits(NUMPY, pair, dtype, limits))
 
 
 # For all instruction sets of a type, which come one after another.
 @lru_cache(maxsize=1)
-def every_bound(dtype: DType) -> list[Held]:
+def every_bound(dtype: DType) -> list[LimitedPair]:
     cases = []
     for number, shape in enumerate(SHAPES):
         count = int(np.prod(shape))
@@ -87,11 +87,11 @@ def every_bound(dtype: DType) -> list[Held]:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.value)
 def test_every_bound_finds_the_same_elements(dtype: DType, level: str) -> None:
     for number, case in enumerate(every_bound(dtype)):
-        assert held(level, case.pair, dtype, case.limits) == case.found, (number, case.pair[0].shape)
+        assert check_limits(level, case.pair, dtype, case.limits) == case.found, (number, case.pair[0].shape)
 
 
 @lru_cache(maxsize=1)
-def shrinking_bounds(dtype: DType) -> list[Held]:
+def shrinking_bounds(dtype: DType) -> list[LimitedPair]:
     """Row after row is a little further from what is allowed than all before: none may be taken for cleared."""
     shape = (2 * CELL // 64, 64)
     integer = np.dtype(f"<i{dtype.itemsize}")
@@ -125,20 +125,20 @@ def shrinking_bounds(dtype: DType) -> list[Held]:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.value)
 def test_bounds_that_shrink_until_a_step_is_beyond_find_the_same_elements(dtype: DType, level: str) -> None:
     for number, case in enumerate(shrinking_bounds(dtype)):
-        assert held(level, case.pair, dtype, case.limits) == case.found, number
+        assert check_limits(level, case.pair, dtype, case.limits) == case.found, number
 
 
 def test_unaligned_bounds_and_any_number_of_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     shape = (9 * CELL // 100, 100)
     pair = tuple(side.reshape(shape) for side in pair_of(7, shape[0] * shape[1], DType.FLOAT, 0.001, 0.9))
     magnitude = numbers(1, shape, "f8")
-    expected = held(NUMPY, pair, DType.FLOAT, Limits(Bound(magnitude, 9)))
+    expected = check_limits(NUMPY, pair, DType.FLOAT, Limits(Bound(magnitude, 9)))
     moved = Bound(unaligned(magnitude.reshape(-1), 3).reshape(shape), 9)
-    assert held(NATIVE, pair, DType.FLOAT, Limits(moved)) == expected
+    assert check_limits(NATIVE, pair, DType.FLOAT, Limits(moved)) == expected
     monkeypatch.setattr(blocks, "SHARED_FROM", 1)
     for threads in (1, 2, 5):
         monkeypatch.setattr(blocks, "THREADS", threads)
-        assert held(NATIVE, pair, DType.FLOAT, Limits(moved)) == expected
+        assert check_limits(NATIVE, pair, DType.FLOAT, Limits(moved)) == expected
 
 
 @pytest.mark.parametrize("way", [NATIVE, NUMPY])

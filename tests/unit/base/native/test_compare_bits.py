@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mluops_gtest.base.native.arrays import CELL, LANES
-from mluops_gtest.base.native.building import LEVELS
+from mluops_gtest.base.native.library import LEVELS
 from mluops_gtest.core.tensor import Array, DType
 from mluops_gtest.judging import blocks
 from mluops_gtest.judging.criteria import compare, count_beyond
@@ -31,7 +31,7 @@ def bits(value: object) -> object:
     return value.hex() if isinstance(value, float) else value
 
 
-def found(way: str, evaluated: Array, baseline: Array, dtype: DType) -> list[object]:
+def compare_by(way: str, evaluated: Array, baseline: Array, dtype: DType) -> list[object]:
     with going(way):
         comparison = compare(evaluated, baseline, dtype, CRITERIA)
         beyond = [count_beyond(evaluated, baseline, dtype, threshold) for threshold in (1e-3, 0.5, math.inf)]
@@ -61,7 +61,7 @@ def pair_of(seed: int, count: int, dtype: DType, special: float, equal: float) -
 
 def with_figures(pairs: Iterable[Pair], dtype: DType) -> list[tuple[Pair, list[object]]]:
     """Pairs of arrays with what numpy finds: computed once, whatever the number of instruction sets."""
-    return [(pair, found(NUMPY, *pair, dtype)) for pair in pairs]
+    return [(pair, compare_by(NUMPY, *pair, dtype)) for pair in pairs]
 
 
 @cache
@@ -75,7 +75,7 @@ def pairs_of_every_length(dtype: DType) -> list[tuple[Pair, list[object]]]:
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: dtype.value)
 def test_every_length_has_the_same_figures(dtype: DType, level: str) -> None:
     for pair, figures in pairs_of_every_length(dtype):
-        assert found(level, *pair, dtype) == figures, len(pair[0])
+        assert compare_by(level, *pair, dtype) == figures, len(pair[0])
 
 
 @cache
@@ -99,7 +99,7 @@ def finite_pairs(dtype: DType) -> list[tuple[Pair, list[object]]]:
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.value)
 def test_finite_numbers_with_one_nan_among_them_have_the_same_figures(dtype: DType, level: str) -> None:
     for number, (pair, figures) in enumerate(finite_pairs(dtype)):
-        assert found(level, *pair, dtype) == figures, number
+        assert compare_by(level, *pair, dtype) == figures, number
 
 
 @pytest.mark.slow
@@ -117,9 +117,9 @@ def test_any_two_arrays_have_the_same_figures(dtype: DType) -> None:
     )
     def property_holds(seed: int, count: int, offset: int, special: float, equal: float) -> None:
         evaluated, baseline = pair_of(seed, count, dtype, special, equal)
-        expected = found(NUMPY, evaluated, baseline, dtype)
-        assert found(NATIVE, unaligned(evaluated, offset), unaligned(baseline, 9 - offset), dtype) == expected
-        assert found(NATIVE, strided(evaluated), strided(baseline), dtype) == expected
+        expected = compare_by(NUMPY, evaluated, baseline, dtype)
+        assert compare_by(NATIVE, unaligned(evaluated, offset), unaligned(baseline, 9 - offset), dtype) == expected
+        assert compare_by(NATIVE, strided(evaluated), strided(baseline), dtype) == expected
 
     property_holds()
 
@@ -149,7 +149,7 @@ def test_threads_change_no_bit(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
     pair, alone = long_pair()
     for threads in (1, 2, 5):
         monkeypatch.setattr(blocks, "THREADS", threads)
-        assert found(way, *pair, DType.FLOAT) == alone
+        assert compare_by(way, *pair, DType.FLOAT) == alone
 
 
 @cache
@@ -166,7 +166,7 @@ def pairs_but_for_one_end() -> list[tuple[Pair, list[object]]]:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_cell_that_is_equal_but_for_its_end_weighs_what_it_must(level: str) -> None:
     for pair, figures in pairs_but_for_one_end():
-        assert found(level, *pair, DType.FLOAT) == figures
+        assert compare_by(level, *pair, DType.FLOAT) == figures
 
 
 @cache
@@ -183,4 +183,4 @@ def pairs_hard_to_divide() -> list[tuple[Pair, list[object]]]:
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_relative_error_is_the_divided_one(level: str) -> None:
     for pair, figures in pairs_hard_to_divide():
-        assert found(level, *pair, DType.DOUBLE) == figures
+        assert compare_by(level, *pair, DType.DOUBLE) == figures

@@ -5,14 +5,13 @@ from pathlib import Path
 import pytest
 
 from mluops_gtest.base.errors import UsageError
-from mluops_gtest.base.native import building, library
-from mluops_gtest.base.native.building import LIBRARY, build_unless_current
-from mluops_gtest.base.native.library import load, native_core
+from mluops_gtest.base.native import library
+from mluops_gtest.base.native.library import LIBRARY, build_unless_current, load, native_core
 from tests.support.native_core import NATIVE, built, going
 
 
 @pytest.fixture(autouse=True)
-def _asked_anew(monkeypatch: pytest.MonkeyPatch):
+def _fresh_core(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv(library.ENVIRONMENT, raising=False)
     native_core.cache_clear()
     yield
@@ -52,11 +51,11 @@ def test_a_library_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_digest_changes_with_every_source_and_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.c").write_text("1")
-    one = building.sources_digest(tmp_path)
+    one = library.sources_digest(tmp_path)
     (tmp_path / "b.h").write_text("")
-    two = building.sources_digest(tmp_path)
-    monkeypatch.setattr(building, "FLAGS", (*building.FLAGS, "-g"))
-    assert len({one, two, building.sources_digest(tmp_path)}) == 3
+    two = library.sources_digest(tmp_path)
+    monkeypatch.setattr(library, "FLAGS", (*library.FLAGS, "-g"))
+    assert len({one, two, library.sources_digest(tmp_path)}) == 3
 
 
 def test_without_a_compiler_an_old_library_goes_and_nothing_fails(
@@ -72,8 +71,8 @@ def test_without_a_compiler_an_old_library_goes_and_nothing_fails(
 
 def test_a_current_library_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     current = tmp_path / LIBRARY.name
-    current.write_bytes(b"\0" + building.sources_digest().encode())
-    monkeypatch.setattr(building, "build", lambda target: pytest.fail("built again"))
+    current.write_bytes(b"\0" + library.sources_digest().encode())
+    monkeypatch.setattr(library, "build", lambda target: pytest.fail("built again"))
     assert build_unless_current(current) is None
 
 
@@ -84,7 +83,7 @@ def test_a_compiler_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_no_flag_changes_a_rounding() -> None:
-    flags = {*building.FLAGS, *(flag for flags in building.LEVELS.values() for flag in flags)}
+    flags = {*library.FLAGS, *(flag for flags in library.LEVELS.values() for flag in flags)}
     assert "-ffp-contract=off" in flags
     assert not flags & {"-Ofast", "-ffast-math", "-march=native", "-mfma", "-funsafe-math-optimizations"}
 

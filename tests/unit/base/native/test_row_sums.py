@@ -10,13 +10,13 @@ from generators.dynamic_scatter_backward.reference import reference as scatter_b
 from generators.voxel_pooling_forward.pooling import pooled
 from mluops_gtest.authoring import call_of
 from mluops_gtest.authoring.rows import add_rows, blended, native_add_rows, scattered, wide_rows
-from mluops_gtest.base.native.building import LEVELS
+from mluops_gtest.base.native.library import LEVELS
 from tests.support.native_core import NATIVE, NUMPY, going
 
 ODD = (-0.0, np.inf, -np.inf, np.nan, 1e-42, 3e38)
 
 
-def drawn(rng: np.random.Generator, *shape: int, dtype: str = "f4") -> np.ndarray:
+def random_rows(rng: np.random.Generator, *shape: int, dtype: str = "f4") -> np.ndarray:
     """Numbers of many sizes, some of them odd ones."""
     values = (rng.standard_normal(shape) * 2.0 ** rng.integers(-30, 30, shape)).astype(dtype)
     values.flat[rng.integers(0, max(1, values.size), len(ODD))[: values.size]] = ODD[: values.size]
@@ -41,7 +41,7 @@ def same_both_ways(work: Callable[[], np.ndarray], level: str) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_gathered_and_added_rows_have_the_same_bits_both_ways(level: str, size: tuple[int, int]) -> None:
     rng, (width, number) = np.random.default_rng(1), size
-    rows, wide = drawn(rng, 7, width), drawn(rng, number, width, dtype="f8")
+    rows, wide = random_rows(rng, 7, width), random_rows(rng, number, width, dtype="f8")
     chosen = rng.integers(0, 7, number).astype(np.int32)
 
     def added() -> np.ndarray:
@@ -57,16 +57,16 @@ def test_gathered_and_added_rows_have_the_same_bits_both_ways(level: str, size: 
 def test_three_products_have_the_same_bits_both_ways(level: str, size: tuple[int, int]) -> None:
     rng, (height, number) = np.random.default_rng(2), size
     cells = rng.integers(0, 9, (3, number)).astype(np.int32)
-    weights = drawn(rng, 3, number, dtype="f8")
-    same_both_ways(lambda: blended(drawn(np.random.default_rng(3), height, 9, dtype="f8"), cells, weights), level)
-    rows = drawn(rng, height, number, dtype="f8")
+    weights = random_rows(rng, 3, number, dtype="f8")
+    same_both_ways(lambda: blended(random_rows(np.random.default_rng(3), height, 9, dtype="f8"), cells, weights), level)
+    rows = random_rows(rng, height, number, dtype="f8")
     same_both_ways(lambda: scattered(rows, cells.T, np.ascontiguousarray(weights.T), 9), level)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_distances_have_the_same_bits_both_ways(level: str, size: tuple[int, int]) -> None:
     rng, (queries, points) = np.random.default_rng(6), size
-    near, cloud = drawn(rng, queries, 3), drawn(rng, points, 3)
+    near, cloud = random_rows(rng, queries, 3), random_rows(rng, points, 3)
     with np.errstate(over="ignore"):
         same_both_ways(lambda: squared_distances(near, cloud), level)
 
@@ -113,7 +113,7 @@ def test_the_first_equal_point_gets_the_gradient_both_ways(level: str) -> None:
     feats = rng.integers(0, 3, (200, 19)).astype("<f4")
     feats[5], feats[7, 3] = -0.0, np.nan
     inputs = {
-        "grad_voxel_feats": drawn(rng, 12, 19),
+        "grad_voxel_feats": random_rows(rng, 12, 19),
         "feats": feats,
         "voxel_feats": rng.integers(0, 3, (12, 19)).astype("<f4"),
         # One voxel is so crowded that numpy searches it alone.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.base.native.building import LIBRARY, build, compiler
+from mluops_gtest.base.native.library import LIBRARY, build, compiler
 from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_gcc]

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from mluops_gtest.base.files import ENVIRONMENT
-from mluops_gtest.catalog import bound_cache as kept_bounds
-from mluops_gtest.catalog import source as reseeding
-from mluops_gtest.catalog.bound_cache import BoundCache, array_file
+from mluops_gtest.catalog import source as source_module
 from mluops_gtest.catalog.cache import cache_contents
 from mluops_gtest.catalog.selection import Session
+from mluops_gtest.catalog.source import BoundCache, array_file
 from mluops_gtest.core.binding import computed_bounds
 
 LARGE = "voxel_pooling_forward/precision_wide_long"
@@ -33,7 +32,7 @@ def load(cache):
 
 
 @pytest.fixture
-def kept():
+def bounds():
     session = Session()
     return BoundCache(lambda operator: session.catalogue.root_of(operator).generators)
 
@@ -55,18 +54,18 @@ def refuse(*_):
     raise AssertionError("the bound is computed again")
 
 
-def test_the_second_run_reads_what_the_first_computed(load, kept, cache, monkeypatch):
+def test_the_second_run_reads_what_the_first_computed(load, bounds, cache, monkeypatch):
     case, operator = load(LARGE)
     wanted = computed_bounds(case, operator)
-    assert same(kept(case, operator), wanted)
+    assert same(bounds(case, operator), wanted)
     (file,) = files(cache)
     assert file.parent == case.path.parent
-    monkeypatch.setattr(kept_bounds, "bounds_of", refuse)
-    assert same(kept(case, operator), wanted)
+    monkeypatch.setattr(source_module, "bounds_of", refuse)
+    assert same(bounds(case, operator), wanted)
 
 
-def test_the_cache_knows_the_file_as_its_own(load, kept, cache):
-    kept(*load(LARGE))
+def test_the_cache_knows_the_file_as_its_own(load, bounds, cache):
+    bounds(*load(LARGE))
     contents = cache_contents(cache)
     assert (len(contents.cases), contents.foreign) == (1, [])
 
@@ -79,49 +78,49 @@ def flipped(data):
 @pytest.mark.parametrize(
     "damage", [lambda data: data[:-40], lambda _: b"", lambda _: b"PK\x03\x04 and no more", flipped]
 )
-def test_damage_is_computed_again(load, kept, cache, damage):
+def test_damage_is_computed_again(load, bounds, cache, damage):
     case, operator = load(LARGE)
     wanted = computed_bounds(case, operator)
-    kept(case, operator)
+    bounds(case, operator)
     (file,) = files(cache)
     whole = file.read_bytes()
     file.write_bytes(damage(whole))
     assert file.read_bytes() != whole
-    assert same(kept(case, operator), wanted)
-    assert same(kept(case, operator), wanted)
+    assert same(bounds(case, operator), wanted)
+    assert same(bounds(case, operator), wanted)
 
 
-def test_bounds_of_other_outputs_are_computed_again(load, kept, cache):
+def test_bounds_of_other_outputs_are_computed_again(load, bounds, cache):
     case, operator = load(LARGE)
     wanted = computed_bounds(case, operator)
-    kept(case, operator)
+    bounds(case, operator)
     (file,) = files(cache)
     other = {"output_features.magnitude": np.zeros((3, 5)), "output_features.roundings": np.array(1)}
     file.write_bytes(b"".join(array_file(other)))
-    assert same(kept(case, operator), wanted)
+    assert same(bounds(case, operator), wanted)
 
 
-def test_other_code_computes_its_own_and_removes_the_old(load, kept, cache, monkeypatch):
+def test_other_code_computes_its_own_and_removes_the_old(load, bounds, cache, monkeypatch):
     case, operator = load(LARGE)
-    kept(case, operator)
+    bounds(case, operator)
     (old,) = files(cache)
-    monkeypatch.setattr(reseeding, "code_digest", lambda *_: "0123456789abcdef")
-    kept(case, operator)
+    monkeypatch.setattr(source_module, "code_digest", lambda *_: "0123456789abcdef")
+    bounds(case, operator)
     (new,) = files(cache)
     assert (new.name, old.exists()) == ("bound-0123456789abcdef.arrays", False)
 
 
-def test_committed_cases_keep_nothing(load, kept, cache):
+def test_committed_cases_keep_nothing(load, bounds, cache):
     case, operator = load(SMALL)
-    assert same(kept(case, operator), computed_bounds(case, operator))
+    assert same(bounds(case, operator), computed_bounds(case, operator))
     assert files(cache) == []
 
 
-def test_a_cache_that_cannot_be_written_costs_nothing_but_time(load, kept, cache, monkeypatch):
+def test_a_cache_that_cannot_be_written_costs_nothing_but_time(load, bounds, cache, monkeypatch):
     case, operator = load(LARGE)
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kept_bounds, "replace_file", full)
-    assert same(kept(case, operator), computed_bounds(case, operator))
+    monkeypatch.setattr(source_module, "replace_file", full)
+    assert same(bounds(case, operator), computed_bounds(case, operator))
