@@ -32,7 +32,7 @@ from mluops_gtest.core.cause import DISTURBANCES, Cause, DeviceLost, Disturbed, 
 from mluops_gtest.core.tensor import WorkingPrecision
 
 if TYPE_CHECKING:
-    from mluops_gtest.backends.exec_program import CallWriter
+    from mluops_gtest.backends.exec_backend import CallWriter
     from mluops_gtest.catalog.selection import Catalogue
     from mluops_gtest.running.options import RunOptions
     from mluops_gtest.running.workers.fork_server import ForkServer

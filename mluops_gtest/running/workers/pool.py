@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from mluops_gtest.backends.exec_backend import OutputPipe
 from mluops_gtest.base.errors import BackendError, ExitCode, UsageError
+from mluops_gtest.base.files import OutputPipe
 from mluops_gtest.core import cause
 from mluops_gtest.core.binding import checked_seconds
 from mluops_gtest.core.call import OpCall

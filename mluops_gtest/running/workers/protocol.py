@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from mluops_gtest.backends.exec_backend import OutputPipe
+from mluops_gtest.base.files import OutputPipe
 from mluops_gtest.base.typed_files import json_bytes
 from mluops_gtest.core.call import QueryAnswer, Status
 from mluops_gtest.core.cause import Cause, ProtocolBroken, format_reason

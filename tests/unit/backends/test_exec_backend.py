@@ -12,7 +12,7 @@ import pytest
 
 from mluops_gtest.backends import exec_backend as answer
 from mluops_gtest.backends import exec_backend as served
-from mluops_gtest.backends.exec_program import ExecBackend
+from mluops_gtest.backends.exec_backend import ExecBackend
 from mluops_gtest.base.errors import BackendError
 from mluops_gtest.casefiles.writer import CallFolderWriter
 from mluops_gtest.core.call import Declined, OpCall, Status, TensorArg
