@@ -239,7 +239,7 @@ class IsolatedCaller(Caller):
     @contextlib.contextmanager
     def exclusive_access(self, *, alone: bool = False, fresh: bool = False) -> Iterator[None]:
         """All calls of one case; a worker that must be replaced ends with its case."""
-        with self._fork_server.exclusive_access(alone=alone):
+        with self._fork_server.access.enter(alone=alone):
             if fresh:
                 self._end_worker()
             try:

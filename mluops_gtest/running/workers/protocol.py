@@ -5,12 +5,15 @@ within one deadline. What it may answer is a type per kind of request, read stri
 """
 
 import array
+import contextlib
 import json
 import os
 import select
 import socket
 import struct
+import threading
 import time
+from collections.abc import Iterator
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
@@ -103,6 +106,30 @@ class Channel:
             parts.append(data)
             count -= len(data)
         return b"".join(parts)
+
+
+class ExclusiveAccess:
+    """Cases side by side, or one alone: what then disturbs the fork server is this case."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self._alone = 0  # waiting or running
+
+    @contextlib.contextmanager
+    def enter(self, *, alone: bool) -> Iterator[None]:
+        """Run one case; `alone` waits until no other runs and lets none begin."""
+        with self._changed:
+            self._alone += alone
+            self._changed.wait_for(lambda: not (self._running if alone else self._alone))
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone -= alone
+                self._running -= 1
+                self._changed.notify_all()
 
 
 # The notes of one case, at most 1 MiB, with every letter escaped, and room for the rest.
