@@ -115,7 +115,7 @@ def _open(word: str, rest: str, dependencies: BackendDependencies) -> Backend:
             from mluops_gtest.backends.exec_backend import ExecBackend
 
             return ExecBackend(rest, dependencies.call_writer(), dependencies.serve)
-    from mluops_gtest.backends.torch_backend import TorchBackend
+    from mluops_gtest.backends.numpy_backend import TorchBackend
 
     return TorchBackend(dependencies.operators(), rest or "cpu")
 

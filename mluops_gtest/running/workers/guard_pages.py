@@ -22,7 +22,7 @@ from mluops_gtest.running.workers.memory import (
     Placed,
     View,
     map_slab,
-    room_bytes,
+    reserved_bytes,
 )
 
 _SA_SIGINFO, _SA_ONSTACK, _SA_NODEFER = 4, 0x08000000, 0x40000000
@@ -157,10 +157,10 @@ class PagedMemory:
         with contextlib.ExitStack() as stack:
             for slot, lines in pages.items():
                 placed = [Placed(*line) for line in lines]
-                base = stack.enter_context(self._reserved(room_bytes(placed)))
+                base = stack.enter_context(self._reserved(reserved_bytes(placed)))
                 for one in placed:
                     if one.pages:
-                        _map_file(base + one.room_offset, one.pages, self._files[slot], one.file_offset)
+                        _map_file(base + one.space_offset, one.pages, self._files[slot], one.file_offset)
                 if self._record is not None:
                     self._record.set_base(slot, base)
                 views[slot] = _view({one.name: base + one.start for one in placed})

@@ -179,7 +179,7 @@ def _seal(fd: int) -> None:
 
 PAGE_BYTES = mmap.PAGESIZE
 # Address space on either side of every buffer that nobody may touch.
-ROOM_BYTES = 64 << 20
+GAP_BYTES = 64 << 20
 
 
 class Placed(Value):
@@ -190,14 +190,14 @@ class Placed(Value):
     itemsize: int
     # Of its pages: where they begin in the file and in the reserved address space, and how many bytes they are.
     file_offset: int
-    room_offset: int
+    space_offset: int
     pages: int
     lead: int
 
     @property
     def start(self) -> int:
         """Where the buffer begins in the reserved address space."""
-        return self.room_offset + self.lead
+        return self.space_offset + self.lead
 
     @property
     def end(self) -> int:
@@ -212,16 +212,16 @@ class Placed(Value):
 def place(wanted: Iterable[BufferSpec], side: Side) -> tuple[Placed, ...]:
     """Every buffer flush with an end of its pages: the last where what lies behind is watched, else the first.
 
-    What is reserved between two buffers is twice the room, so that a stray address is nearest to the buffer it left.
+    What is reserved between two buffers is twice the gap, so that a stray address is nearest to the buffer it left.
     """
     placed = []
-    file_offset, room_offset = 0, ROOM_BYTES
+    file_offset, space_offset = 0, GAP_BYTES
     for one in wanted:
         pages = one.size + -one.size % PAGE_BYTES
         lead = (pages - one.size) // one.alignment * one.alignment if side is Side.BEHIND else 0
-        placed.append(Placed(one.name, one.size, one.itemsize, file_offset, room_offset, pages, lead))
+        placed.append(Placed(one.name, one.size, one.itemsize, file_offset, space_offset, pages, lead))
         file_offset += pages
-        room_offset += pages + 2 * ROOM_BYTES
+        space_offset += pages + 2 * GAP_BYTES
     return tuple(placed)
 
 
@@ -230,9 +230,9 @@ def file_bytes(placed: Sequence[Placed]) -> int:
     return placed[-1].file_offset + placed[-1].pages if placed else 0
 
 
-def room_bytes(placed: Sequence[Placed]) -> int:
+def reserved_bytes(placed: Sequence[Placed]) -> int:
     """How much address space is reserved for all of them."""
-    return placed[-1].room_offset + placed[-1].pages + ROOM_BYTES if placed else 0
+    return placed[-1].space_offset + placed[-1].pages + GAP_BYTES if placed else 0
 
 
 class PagedArena(SharedArena):
@@ -361,7 +361,7 @@ def _arm_syndrome(context: bytes) -> int | None:
 
 def _nearest(address: int, buffers: Mapping[int, Iterable[Placed]]) -> tuple[Position, str, int]:
     """The address by its distance from the nearest buffer, in bytes rounded up to whole elements."""
-    found: tuple[Position, str, int] = ("far", "", ROOM_BYTES + 1)
+    found: tuple[Position, str, int] = ("far", "", GAP_BYTES + 1)
     for base, placed in buffers.items():
         for one in placed:
             start, end = base + one.start, base + one.end
