@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,18 +24,23 @@ from mluops_gtest.core.tensor import Array
 from mluops_gtest.version import __version__
 
 
-class NumpyBackend:
-    """Runs `Operator.kernel`, an implementation that shares no algorithm with the reference."""
+class _OwnBackend:
+    """A backend of this package: every operator of the content root has a kernel and a reference."""
 
-    name = "numpy"
     version = f"mluops-test {__version__}"
 
     def __init__(self, operators: Mapping[str, Operator]) -> None:
         self._operators = operators
 
     def supports(self, operator: str) -> bool:
-        """Every operator of the content root has a kernel."""
+        """The operators of the content root."""
         return operator in self._operators
+
+
+class NumpyBackend(_OwnBackend):
+    """Runs `Operator.kernel`, an implementation that shares no algorithm with the reference."""
+
+    name = "numpy"
 
     def workspace_size(self, call: OpCall) -> int:
         """What the kernel asks for."""
@@ -58,20 +63,12 @@ class NumpyBackend:
         return self._operators[call.operator]
 
 
-class ReferenceBackend:
+class ReferenceBackend(_OwnBackend):
     """Proves the pipeline, and shows what a perfect backend looks like."""
 
     name = "reference"
-    version = f"mluops-test {__version__}"
     # A case without a stored baseline would compare this backend with itself.
     is_reference = True
-
-    def __init__(self, operators: Mapping[str, Operator]) -> None:
-        self._operators = operators
-
-    def supports(self, operator: str) -> bool:
-        """Every operator of the content root has a reference."""
-        return operator in self._operators
 
     def run(self, call: OpCall) -> Status:
         """Answer by the ordered checks; write the reference's outputs where the operator computes."""
@@ -92,50 +89,36 @@ class ReferenceBackend:
 _ACCELERATORS: Final = ("cuda", "mlu", "xpu")
 
 
-class Device(Protocol):
-    """What the backend asks of a place to compute."""
-
-    def upload(self, arg: TensorArg) -> Any:
-        """The argument's elements as a torch tensor on the device."""
-
-    def download(self, tensor: Any, array: Array) -> None:
-        """The elements of an output brought into the caller's buffer."""
-
-    def seconds(self, work: Callable[[], None]) -> float:
-        """How long the device takes for the work."""
-
-    def answers(self) -> bool:
-        """A tiny computation comes out right."""
-
-
-class Host:
-    """The processor; its tensors are the caller's buffers themselves."""
+class Device:
+    """A place to compute; this one is the processor, whose tensors are the caller's buffers themselves."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
 
     def upload(self, arg: TensorArg) -> Any:
-        """A tensor that shares the buffer's memory."""
+        """The argument's elements as a torch tensor on the device; here it shares the buffer's memory."""
         return _shared(self._torch, arg)
 
     def download(self, tensor: Any, array: Array) -> None:
-        """Nothing to do: the tensor is the buffer."""
+        """Bring the elements of an output into the caller's buffer; here the tensor is the buffer."""
 
     def seconds(self, work: Callable[[], None]) -> float:
-        """By the wall clock."""
+        """How long the device takes for the work; here by the wall clock."""
         start = time.perf_counter()
         work()
         return time.perf_counter() - start
 
     def answers(self) -> bool:
+        """A tiny computation comes out right."""
         return _adds(self._torch, "cpu")
 
 
-class Accelerator:
+class Accelerator(Device):
     """A device behind torch.<kind>: tensors are copied, time is taken by events on its stream."""
 
     def __init__(self, torch: Any, runtime: Any, kind: str, index: int) -> None:
-        self._torch, self._runtime, self._index = torch, runtime, index
+        super().__init__(torch)
+        self._runtime, self._index = runtime, index
         self._device = torch.device(kind, index)
 
     def upload(self, arg: TensorArg) -> Any:
@@ -178,7 +161,7 @@ def open_device(torch: Any, word: str, number: int | None = None) -> Device:
     """The device called `word`, e.g. cpu, cuda, cuda:1; `number` counts where the word names no index."""
     kind, colon, index = word.partition(":")
     if word == "cpu":
-        return Host(torch)
+        return Device(torch)
     runtime = _runtime(torch, kind)
     chosen = index if colon else str(number or 0)
     if runtime is None or not chosen.isdecimal() or int(chosen) >= runtime.device_count():

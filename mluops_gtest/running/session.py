@@ -165,22 +165,17 @@ def options_of(request: RunOptions, catalogue: Catalogue, cases: int, slots: int
         from mluops_gtest.running.timing import Sampling  # late: most runs time nothing
 
         sampling = Sampling(request.warmup, request.samples, request.cold_cache)
-    return Options(
-        repeat=request.repeat,
-        bitwise=request.bitwise,
+    # What an option of a run and one of its cases are called alike they mean alike; what follows is worked out.
+    alike = {name: getattr(request, name) for name in Options.__struct_fields__ if name in OPTIONS}
+    derived: dict[str, Any] = {
         # Under stress a lost addition counts, however small.
-        elementwise=True if request.elementwise is None and request.stress is not None else request.elementwise,
-        bounds=BoundCache(lambda operator: catalogue.root_of(operator).generators),
-        arbitrate=(lambda operator: catalogue.operators.part(operator, EXACT)) if request.arbitrate else None,
-        strict=request.strict,
-        stop_at_first=request.stop_at_first,
-        timeout=request.timeout,
-        reruns=request.reruns,
-        fail_on_leak=request.fail_on_leak,
-        stress=None if request.stress is None else Stress.parse(request.stress).shared(cases, slots),
-        sampling=sampling,
-        sides=tuple(Side) if request.guard_pages else (None,),
-    )
+        "elementwise": True if request.elementwise is None and request.stress is not None else request.elementwise,
+        "arbitrate": (lambda operator: catalogue.operators.part(operator, EXACT)) if request.arbitrate else None,
+        "stress": None if request.stress is None else Stress.parse(request.stress).shared(cases, slots),
+        "sides": tuple(Side) if request.guard_pages else (None,),
+    }
+    bounds = BoundCache(lambda operator: catalogue.root_of(operator).generators)
+    return Options(**{**alike, **derived}, bounds=bounds, sampling=sampling)
 
 
 def context_of(

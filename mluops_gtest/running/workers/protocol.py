@@ -386,26 +386,18 @@ def encoded(answer: object) -> bytes:
         return json_bytes(msgspec.to_builtins(answer))
 
 
+# What a reply and the answer of a worker with a status have in common.
+_ALIKE: Final = [name for name in Reply.__struct_fields__ if name in Answered.__struct_fields__]
+
+
 def answer_of(reply: Reply, *, out_of_memory: bool = False, memory: int = 0, changed: bool = False) -> Answered | Ended:
     """What the worker sends of a reply."""
     if reply.status is None:
         assert reply.ended is not None, "a reply has a status or an ending"
         how: Any = reply.ended.value
         return Ended(how, reply.causes, reply.notes, reply.side_effects, out_of_memory, changed)
-    return Answered(
-        reply.status,
-        reply.seconds,
-        reply.device_seconds,
-        dict(reply.scalars),
-        reply.notes,
-        reply.refusals,
-        reply.queries,
-        reply.side_effects,
-        out_of_memory,
-        memory,
-        reply.busy,
-        changed,
-    )
+    alike = {name: getattr(reply, name) for name in _ALIKE}
+    return Answered(**alike, out_of_memory=out_of_memory, memory=memory, changed=changed)
 
 
 def reply_from(answer: Answered | Ended) -> Reply:
@@ -414,14 +406,4 @@ def reply_from(answer: Answered | Ended) -> Reply:
         return Reply(
             ended=Ending(answer.how), causes=answer.causes, notes=answer.notes, side_effects=answer.side_effects
         )
-    return Reply(
-        answer.status,
-        answer.seconds,
-        answer.device_seconds,
-        answer.scalars,
-        answer.notes,
-        answer.refusals,
-        answer.queries,
-        side_effects=answer.side_effects,
-        busy=answer.busy,
-    )
+    return Reply(**{name: getattr(answer, name) for name in _ALIKE})

@@ -42,9 +42,8 @@ def test_a_module_in_a_package_is_found_without_running_the_package(here):
 
 def test_a_library_and_its_runtime(here):
     library, runtime = write(here / "libk.so", "k"), write(here / "librt.so", "r")
-    assert file_labels("c:./libk.so", "librt.so") == {
-        "backend.file": f"{digest_label(library)}, {digest_label(runtime)}"
-    }
+    labels = f"{digest_label(library)}, {digest_label(runtime)}"
+    assert file_labels("c:./libk.so", "librt.so") == {"backend.file": labels}
 
 
 def test_a_library_that_the_loader_finds(here, monkeypatch):
