@@ -13,8 +13,7 @@ import numpy as np
 from benchmarks.plain_c import at, compiled, number
 from benchmarks.rows import Goal, Rounds, Row, interleaved
 from mluops_gtest.authoring import Draw, call_of
-from mluops_gtest.backends.numpy_backend import NumpyBackend
-from mluops_gtest.backends.torch_backend import TorchBackend
+from mluops_gtest.backends.numpy_backend import NumpyBackend, TorchBackend
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.operators import load_operator, load_operators
 from mluops_gtest.core.call import OpCall

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mluops_gtest.core.report import RunReport
     from mluops_gtest.core.result import CaseResult
     from mluops_gtest.results.gate import Decision
-    from mluops_gtest.running.case_handle import CaseHandle
+    from mluops_gtest.running.session import CaseHandle
 
 __all__ = [
     "ArrayVerdict",
@@ -58,7 +58,7 @@ __all__ = [
 _HOME = {
     "Backend": "core.case",
     "Baseline": "core.operator",
-    "CaseHandle": "running.case_handle",
+    "CaseHandle": "running.session",
     "CaseResult": "core.result",
     "Decision": "results.gate",
     "Declined": "core.call",

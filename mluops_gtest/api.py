@@ -34,10 +34,9 @@ from mluops_gtest.results.gate import Decision
 from mluops_gtest.results.gate_request import GateRequest, reach_decision
 from mluops_gtest.results.writer import CauseSummary, causes_of
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_handle import CaseHandle
 from mluops_gtest.running.options import OPTIONS, RunOptions
-from mluops_gtest.running.plan import plan_run
-from mluops_gtest.running.session import OpenBackend, Opener, early_fork_server, opener_here, refuse, run_session
+from mluops_gtest.running.plan import plan_run, refuse
+from mluops_gtest.running.session import CaseHandle, OpenBackend, Opener, early_fork_server, opener_here, run_session
 from mluops_gtest.running.settings import label_words, parse_labels, with_settings
 from mluops_gtest.search.fuzz import FuzzReport
 from mluops_gtest.search.minimise import Minimised, minimise_case

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from mluops_gtest.catalog.selection import Selected
     from mluops_gtest.core.result import CaseResult
     from mluops_gtest.results.gate_reference import Waiver
-    from mluops_gtest.running.case_handle import CaseHandle
-    from mluops_gtest.running.session import CaseRunner
+    from mluops_gtest.running.session import CaseHandle, CaseRunner
 
 _MARKER: Final = (
     "mluops(*select, operators=…, tags=…, keyword=…, everything=…, roots=…): the cases that the fixture `mluops_case` "

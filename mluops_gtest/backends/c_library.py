@@ -1,10 +1,7 @@
-"""The handle and the descriptors of one call, made in the library exactly as a caller would make them.
+"""A shared library with the C API of the operators as a backend, on a device or on host memory.
 
-From the declared arguments of an operator's C functions to ctypes: their types, and the values of one call.
-
-A shared library as a backend: the call made as a C caller makes it, everything given back.
-
-The adapter to a shared library with the C API of the operators, on a device or on host memory.
+A call is made as a C caller makes it: a handle and descriptors come from the library, the declared arguments of the
+operator's functions become ctypes, and everything is given back.
 """
 
 import contextlib
@@ -70,8 +67,7 @@ SPARE_ENTRIES: Final = 64
 
 def make_handle(api: Api, resources: Resources, wanted: Handle, queue: int | None) -> int:
     """A handle on the queue that plays the wanted device; a library that cannot play it declines."""
-    handle = api.make("mluOpCreate")
-    resources.own("handle", lambda: api.call("mluOpDestroy", handle))
+    handle = api.make(resources, "handle", "mluOpCreate", "mluOpDestroy")
     api.call("mluOpSetQueue", handle, queue)
     if wanted.arch != DEFAULT_ARCH:
         _play(api, "mluOpTestSetArch", handle, wanted.arch, "an older device")
@@ -84,8 +80,8 @@ def make_tensor_descriptor(api: Api, resources: Resources, name: str, desc: Tens
     """A tensor descriptor with 64-bit dims, and strides where the tensor has them."""
     if desc.dtype.c_number is None:
         raise Declined(f"the C API has no number for the type {desc.dtype.value} of {name}")
-    descriptor = api.make("mluOpCreateTensorDescriptor")
-    resources.own("tensor descriptor", lambda: api.call("mluOpDestroyTensorDescriptor", descriptor))
+    names = ("mluOpCreateTensorDescriptor", "mluOpDestroyTensorDescriptor")
+    descriptor = api.make(resources, "tensor descriptor", *names)
     head = (descriptor, desc.layout.c_number, desc.dtype.c_number, len(desc.dims), c_array(c_int64, desc.dims))
     if desc.strides is None:
         api.call("mluOpSetTensorDescriptor_v2", *head, about=name)
@@ -224,8 +220,7 @@ def prototypes_of(declared: CParams) -> Prototypes:
 
 def make_params_descriptor(api: Api, resources: Resources, declared: CParams, arguments: CallArguments) -> int:
     """A descriptor of the call's parameters; a host array that is None is passed as NULL."""
-    descriptor = api.make(declared.create)
-    resources.own("parameter descriptor", lambda: api.call(declared.destroy, descriptor))
+    descriptor = api.make(resources, "parameter descriptor", declared.create, declared.destroy)
     # Values of its own: what the setter does to its host arrays is no affair of the operator.
     api.call(declared.set, descriptor, *CallArguments(arguments.params).values(declared.arguments))
     return descriptor
@@ -404,11 +399,9 @@ class CLibraryBackend:
         return arguments
 
     def _bound(self, operator: str) -> _Bound:
-        if operator not in self._operators:
-            self._operators[operator] = self._bind(operator)
-        return self._operators[operator]
-
-    def _bind(self, operator: str) -> _Bound:
+        """The operator's functions, bound at its first call."""
+        if operator in self._operators:
+            return self._operators[operator]
         signatures = self._functions(operator)
         if signatures is None:
             raise Declined(f"no C functions for {operator}: its folder has no c_api.py")
@@ -418,7 +411,8 @@ class CLibraryBackend:
                 if signature.params is not None:
                     self._api.bind(prototypes_of(signature.params))
                 query = None if signature.query is None else self._bind_function(signature.query)
-                return _Bound(signature, self._bind_function(signature.function), query)
+                bound = _Bound(signature, self._bind_function(signature.function), query)
+                return self._operators.setdefault(operator, bound)
         missing = " or ".join(", ".join(library.lacking(signature.symbols)) for signature in signatures)
         raise Declined(f"{library.name} does not export {missing}")
 

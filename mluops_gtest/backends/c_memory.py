@@ -1,10 +1,7 @@
-"""The functions of the C API and of the device runtime with the types of their arguments.
+"""What a call needs of a C library besides its operator: the functions around it, and memory for its data.
 
-What a call makes in the library and must give back, counted on both sides.
-
-The device runtime: memory, queue and time of one device.
-
-Where a call's data lies: in the harness's own buffers, or between guard zones on a device.
+The functions of the C API and of the device runtime have the types of their arguments here. What they make must be
+given back, and is counted on both sides. Data lie in the harness's own buffers, or between guard zones on a device.
 """
 
 import ctypes
@@ -120,53 +117,6 @@ def status_of(function: str, code: int) -> Status:
         raise ValueError(f"{function} answered {code}, which is not an mluOpStatus_t (0 to {max(Status):d})") from None
 
 
-class Api:
-    """The library's functions around its operators, called by name; `Refused` names the one that refuses."""
-
-    def __init__(self, library: SharedLibrary) -> None:
-        missing = library.lacking(CORE)
-        if missing:
-            raise BackendError(
-                f"The library {library.name} does not export {', '.join(missing)}. Every operator needs these; "
-                "docs/reference/backends.md lists what a library must offer."
-            )
-        self.library = library
-        self._functions: dict[str, Function] = {}
-        self.bind({**CORE, **HOOKS, **VERSION})
-
-    def bind(self, prototypes: Prototypes) -> None:
-        """Make these functions callable, those that the library exports."""
-        for name, types in prototypes.items():
-            if self.library.exports(name):
-                self._functions[name] = self.library.bind(name, types)
-
-    def offers(self, name: str) -> bool:
-        """An optional function is there."""
-        return name in self._functions
-
-    def version(self) -> str:
-        """The version that the library tells, e.g. 1.2.0; empty where it tells none."""
-        if not self.offers("mluOpGetLibVersion"):
-            return ""
-        numbers = [c_int() for _ in range(3)]
-        self._functions["mluOpGetLibVersion"](*map(byref, numbers))
-        return ".".join(str(number.value) for number in numbers)
-
-    def call(self, name: str, *arguments: Any, about: str = "") -> None:
-        """Call the function; `about` tells what it was called for, where its name does not."""
-        status = status_of(name, self._functions[name](*arguments))
-        if status is not Status.SUCCESS:
-            raise Refused(status, f"status from {name}{f' for {about}' if about else ''}")
-
-    def make(self, name: str) -> int:
-        """The handle or descriptor that the function makes."""
-        made = c_void_p()
-        self.call(name, byref(made))
-        if made.value is None:
-            raise Refused(Status.INTERNAL_ERROR, f"{name} answered SUCCESS and made nothing")
-        return made.value
-
-
 @dataclass(slots=True)
 class Account:
     """How many handles, queues, descriptors, buffers, … were made, and how many of them given back."""
@@ -208,6 +158,58 @@ class Resources:
                 self._account.returned[kind] += 1
 
 
+class Api:
+    """The library's functions around its operators, called by name; `Refused` names the one that refuses."""
+
+    _success = "SUCCESS"
+    _status_of_nothing = Status.INTERNAL_ERROR
+
+    def __init__(self, library: SharedLibrary) -> None:
+        missing = library.lacking(CORE)
+        if missing:
+            raise BackendError(
+                f"The library {library.name} does not export {', '.join(missing)}. Every operator needs these; "
+                "docs/reference/backends.md lists what a library must offer."
+            )
+        self.library = library
+        self._functions: dict[str, Function] = {}
+        self.bind({**CORE, **HOOKS, **VERSION})
+
+    def bind(self, prototypes: Prototypes) -> None:
+        """Make these functions callable, those that the library exports."""
+        for name, types in prototypes.items():
+            if self.library.exports(name):
+                self._functions[name] = self.library.bind(name, types)
+
+    def offers(self, name: str) -> bool:
+        """An optional function is there."""
+        return name in self._functions
+
+    def version(self) -> str:
+        """The version that the library tells, e.g. 1.2.0; empty where it tells none."""
+        if not self.offers("mluOpGetLibVersion"):
+            return ""
+        numbers = [c_int() for _ in range(3)]
+        self._functions["mluOpGetLibVersion"](*map(byref, numbers))
+        return ".".join(str(number.value) for number in numbers)
+
+    def call(self, name: str, *arguments: Any, about: str = "") -> None:
+        """Call the function; `about` tells what it was called for, where its name does not."""
+        status = status_of(name, self._functions[name](*arguments))
+        if status is not Status.SUCCESS:
+            raise Refused(status, f"status from {name}{f' for {about}' if about else ''}")
+
+    def make(self, resources: Resources, kind: str, create: str, destroy: str, *arguments: Any) -> int:
+        """The handle, descriptor, queue, … that `create` makes with these arguments; the call gives it back."""
+        pointer = c_void_p()
+        self.call(create, byref(pointer), *arguments)
+        made = pointer.value
+        if made is None:
+            raise Refused(self._status_of_nothing, f"{create} answered {self._success} and made nothing")
+        resources.own(kind, lambda: self.call(destroy, made))
+        return made
+
+
 class Direction(IntEnum):
     """cnrtMemTransDir_t, as far as the adapter copies."""
 
@@ -215,8 +217,11 @@ class Direction(IntEnum):
     DEVICE_TO_HOST = 2
 
 
-class Runtime:
-    """Calls the cnrt functions of a library; what they make belongs to the call's resources."""
+class Runtime(Api):
+    """The cnrt functions of a library, which have error numbers of their own."""
+
+    _success = "0"
+    _status_of_nothing = Status.ALLOC_FAILED
 
     def __init__(self, library: SharedLibrary) -> None:
         missing = library.lacking(RUNTIME)
@@ -225,75 +230,38 @@ class Runtime:
                 f"The runtime {library.name} does not export {', '.join(missing)}. A runtime offers all of "
                 f"{', '.join(RUNTIME)}; a library without any of them works on host memory."
             )
+        self.library, self._functions = library, {}
         self.has_notifiers = not library.lacking(NOTIFIERS)
-        offered = {**RUNTIME, **(NOTIFIERS if self.has_notifiers else {})}
-        self._functions = {name: library.bind(name, types) for name, types in offered.items()}
+        self.bind({**RUNTIME, **(NOTIFIERS if self.has_notifiers else {})})
 
     @staticmethod
     def within(library: SharedLibrary) -> "Runtime | None":
         """The runtime of the library itself or of one that it depends on; None where there is no trace of one."""
         return Runtime(library) if len(library.lacking(RUNTIME)) < len(RUNTIME) else None
 
-    def set_device(self, device: int) -> None:
-        """What follows happens on that device."""
-        self._call("cnrtSetDevice", device)
-
-    def queue(self, resources: Resources) -> int:
-        """A queue of the device."""
-        queue = self._make("cnrtQueueCreate")
-        resources.own("queue", lambda: self._call("cnrtQueueDestroy", queue))
-        return queue
-
-    def sync(self, queue: int) -> None:
-        """Wait until the queue is empty; what went wrong in a kernel is told here."""
-        self._call("cnrtQueueSync", queue)
-
-    def memory(self, size: int, resources: Resources) -> int:
-        """The address of `size` bytes on the device."""
-        address = self._make("cnrtMalloc", size)
-        resources.own("device buffer", lambda: self._call("cnrtFree", address))
-        return address
+    def call(self, name: str, *arguments: Any, about: str = "") -> None:  # noqa: ARG002
+        """Call the function; the status is the API's word for what its error number means to a caller."""
+        code = self._functions[name](*arguments)
+        if code:
+            status = Status.ALLOC_FAILED if name == "cnrtMalloc" else Status.EXECUTION_FAILED
+            raise Refused(status, f"{name} answered {code}")
 
     def write(self, address: int, data: Array) -> None:
         """Copy contiguous bytes of the host to the device."""
         if data.size:
-            self._call("cnrtMemcpy", address, data.ctypes.data, data.nbytes, Direction.HOST_TO_DEVICE)
+            self.call("cnrtMemcpy", address, data.ctypes.data, data.nbytes, Direction.HOST_TO_DEVICE)
 
     def read(self, data: Array, address: int) -> None:
         """Fill contiguous bytes of the host from the device."""
         if data.size:
-            self._call("cnrtMemcpy", data.ctypes.data, address, data.nbytes, Direction.DEVICE_TO_HOST)
-
-    def notifier(self, resources: Resources) -> int:
-        """A mark to be placed in a queue; only where `has_notifiers`."""
-        notifier = self._make("cnrtNotifierCreate")
-        resources.own("notifier", lambda: self._call("cnrtNotifierDestroy", notifier))
-        return notifier
-
-    def place(self, notifier: int, queue: int) -> None:
-        """The mark takes the time when the queue comes to this point."""
-        self._call("cnrtPlaceNotifier", notifier, queue)
+            self.call("cnrtMemcpy", data.ctypes.data, address, data.nbytes, Direction.DEVICE_TO_HOST)
 
     def seconds_between(self, start: int, end: int) -> float:
         """Device time between two marks that were reached."""
-        self._call("cnrtWaitNotifier", end)
+        self.call("cnrtWaitNotifier", end)
         microseconds = c_float()
-        self._call("cnrtNotifierDuration", start, end, byref(microseconds))
+        self.call("cnrtNotifierDuration", start, end, byref(microseconds))
         return microseconds.value * 1e-6
-
-    def _make(self, name: str, *arguments: Any) -> int:
-        made = c_void_p()
-        self._call(name, byref(made), *arguments)
-        if made.value is None:
-            raise Refused(Status.ALLOC_FAILED, f"{name} answered 0 and made nothing")
-        return made.value
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        code = self._functions[name](*arguments)
-        if code:
-            # The runtime has error numbers of its own; the status is the API's word for what they mean to a caller.
-            status = Status.ALLOC_FAILED if name == "cnrtMalloc" else Status.EXECUTION_FAILED
-            raise Refused(status, f"{name} answered {code}")
 
 
 _GUARD = np.full(GUARD_BYTES, GUARD_PATTERN, np.uint8)
@@ -374,15 +342,16 @@ class DeviceMemory:
         self._runtime = runtime
         self._resources = resources
         if device is not None:
-            runtime.set_device(device)
-        self._queue = runtime.queue(resources)
+            runtime.call("cnrtSetDevice", device)
+        self._queue = runtime.make(resources, "queue", "cnrtQueueCreate", "cnrtQueueDestroy")
         self.queue: int | None = self._queue
         self.remark = "" if runtime.has_notifiers else "no notifiers: time by the wall clock"
         self._blocks: list[_Block] = []
 
     def put(self, name: str, data: Array, role: Role) -> int:
         """The device address of a copy of these bytes, between guard zones."""
-        start = self._runtime.memory(2 * GUARD_BYTES + data.nbytes, self._resources)
+        size = 2 * GUARD_BYTES + data.nbytes
+        start = self._runtime.make(self._resources, "device buffer", "cnrtMalloc", "cnrtFree", size)
         address = start + GUARD_BYTES
         self._runtime.write(start, _GUARD)
         self._runtime.write(address, data)
@@ -396,16 +365,16 @@ class DeviceMemory:
     def execute(self, operate: Callable[[], int]) -> tuple[int, float | None]:
         """The answer, and the seconds between two notifiers around the call."""
         runtime, queue = self._runtime, self._queue
-        if not runtime.has_notifiers:
-            code = operate()
-            runtime.sync(queue)
-            return code, None
-        first, last = runtime.notifier(self._resources), runtime.notifier(self._resources)
-        runtime.place(first, queue)
+        names = ("notifier", "cnrtNotifierCreate", "cnrtNotifierDestroy")
+        notifiers = [runtime.make(self._resources, *names) for _ in range(2 * runtime.has_notifiers)]
+        for notifier in notifiers[:1]:
+            runtime.call("cnrtPlaceNotifier", notifier, queue)
         code = operate()
-        runtime.place(last, queue)
-        runtime.sync(queue)
-        return code, runtime.seconds_between(first, last)
+        for notifier in notifiers[1:]:
+            runtime.call("cnrtPlaceNotifier", notifier, queue)
+        # What went wrong in a kernel is told here.
+        runtime.call("cnrtQueueSync", queue)
+        return code, runtime.seconds_between(*notifiers) if notifiers else None
 
     def collect(self) -> list[Cause]:
         """Guard zones and pages compared on the host; outputs and changed inputs copied into the harness's buffers."""
@@ -422,16 +391,16 @@ class DeviceMemory:
         return found
 
     def _overruns(self, block: _Block) -> Iterator[Cause]:
-        zone = np.empty(GUARD_BYTES, np.uint8)
-        self._runtime.read(zone, block.address + block.data.nbytes)
-        touched = np.flatnonzero(zone != GUARD_PATTERN)
-        if touched.size:
+        if (touched := self._touched(block.address + block.data.nbytes)).size:
             yield Overrun(block.name, "behind", int(touched[0]) + 1)
-            return
-        self._runtime.read(zone, block.address - GUARD_BYTES)
-        touched = np.flatnonzero(zone != GUARD_PATTERN)
-        if touched.size:
+        elif (touched := self._touched(block.address - GUARD_BYTES)).size:
             yield Overrun(block.name, "in front", GUARD_BYTES - int(touched[-1]))
+
+    def _touched(self, address: int) -> Array:
+        """The bytes of the guard zone there that are no longer as they were."""
+        zone = np.empty(GUARD_BYTES, np.uint8)
+        self._runtime.read(zone, address)
+        return np.flatnonzero(zone != GUARD_PATTERN)
 
     def _has_changed(self, block: _Block) -> bool:
         size = block.data.nbytes

@@ -1,34 +1,37 @@
-"""Files that somebody else left: opened without waiting, and only if they are plain files.
+"""Any program as a backend: a call goes into a folder, the program runs, what it left comes back.
 
-result.json: what a program answers, checked before it is believed.
-
-What another process prints: a pipe of its own, emptied while it runs, of which the head and the tail are kept.
-
-The program as a process: started for each call, or once and told its folders line by line.
+The program is started for each call, or once and told its folders line by line. Its result.json and the files that it
+leaves are opened without waiting, only if they are plain files, and checked before they are believed.
 """
 
-import array
 import contextlib
-import fcntl
 import io
 import json
 import os
 import select
+import shlex
+import shutil
 import signal
 import stat
 import subprocess
-import termios
+import sys
+import tempfile
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import numpy as np
 from msgspec import field
 
+from mluops_gtest.base.errors import BackendError
+from mluops_gtest.base.files import OutputPipe, remove_tree
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.binding import checked_seconds, short
-from mluops_gtest.core.call import Status
+from mluops_gtest.core.call import Crashed, Declined, OpCall, Status, TensorArg, Violated
 from mluops_gtest.core.case import DEVICE_VARIABLE
+from mluops_gtest.core.cause import Cause, FileSize, LegacyReason, ProgramDied
+from mluops_gtest.core.tensor import Array
 
 
 class UnreadableError(Exception):
@@ -97,19 +100,17 @@ def _checked(content: Any) -> ProgramAnswer:
         declined = content["declined"]
         _require(isinstance(declined, str), "declined: must be the reason, a string", declined)
         return ProgramAnswer(declined=declined)
-    scalars, notes = content.get("scalars", {}), content.get("notes", [])
+    scalars, notes, seconds = content.get("scalars", {}), content.get("notes", []), content.get("device_seconds")
     is_scalars = isinstance(scalars, dict) and all(type(value) is int for value in scalars.values())
     _require(is_scalars, "scalars: must be an object of integers", scalars)
     is_notes = isinstance(notes, list) and all(isinstance(note, str) for note in notes)
     _require(is_notes, "notes: must be a list of strings", notes)
-    return ProgramAnswer(_status(content), scalars, tuple(notes), _device_seconds(content.get("device_seconds")))
-
-
-def _device_seconds(value: Any) -> float | None:
+    status = _status(content)
     try:
-        return None if value is None else checked_seconds(f"{RESULT} device_seconds is", value)
+        seconds = None if seconds is None else checked_seconds(f"{RESULT} device_seconds is", seconds)
     except (TypeError, ValueError) as error:
         raise ProgramError(str(error)) from error
+    return ProgramAnswer(status, scalars, tuple(notes), seconds)
 
 
 def _status(content: dict[str, Any]) -> Status:
@@ -123,97 +124,16 @@ def _status(content: dict[str, Any]) -> Status:
     raise ProgramError(f"{RESULT}: unknown status {short(word)}; known: {known}")
 
 
-def _require(holds: bool, message: str, found: Any) -> None:
+def _require(holds: bool, message: str, value: Any) -> None:
     if not holds:
-        raise ProgramError(f"{RESULT} {message}; found {short(found)}")
-
-
-# Of one case 1 MiB: how it began, and how it ended with the trace of a crash.
-HEAD_BYTES: Final = 512 << 10
-TAIL_BYTES: Final = 512 << 10
-
-
-class TruncatedLog:
-    """The first and the last bytes of a stream that may be endless."""
-
-    def __init__(self, head: int = HEAD_BYTES, tail: int = TAIL_BYTES) -> None:
-        self._most_head, self._most_tail = head, tail
-        self._head, self._tail = bytearray(), bytearray()
-        self._cut = 0
-
-    def add(self, data: bytes) -> None:
-        """The next bytes; those in the middle of a long stream are counted and forgotten."""
-        room = self._most_head - len(self._head)
-        if room > 0:
-            self._head += data[:room]
-            data = data[room:]
-        self._tail += data
-        if len(self._tail) >= 2 * self._most_tail:
-            self._shorten()
-
-    def text(self) -> str:
-        """What is kept, with the number of bytes that were cut between."""
-        self._shorten()
-        if not self._cut:
-            return (self._head + self._tail).decode("utf-8", "replace")
-        head, tail = self._head.decode("utf-8", "replace"), self._tail.decode("utf-8", "replace")
-        return f"{head}\n[… {self._cut} bytes cut …]\n{tail}"
-
-    def _shorten(self) -> None:
-        excess = len(self._tail) - self._most_tail
-        if excess > 0:
-            del self._tail[:excess]
-            self._cut += excess
-
-
-class OutputPipe:
-    """Where one process prints. A pipe per process: what a child of a dead one prints reaches no later case."""
-
-    def __init__(self, head: int = HEAD_BYTES, tail: int = TAIL_BYTES) -> None:
-        self._head, self._tail = head, tail
-        self.fd, self.writer = os.pipe()
-        self._kept: TruncatedLog | None = None
-
-    def close_writer(self) -> None:
-        """The process has its own; this end must not keep the pipe open."""
-        if self.writer >= 0:
-            os.close(self.writer)
-            self.writer = -1
-
-    def close(self) -> None:
-        """Give the pipe back; whoever still prints gets an error."""
-        self.close_writer()
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
-
-    def drain(self) -> None:
-        """Take what is in the pipe now, and only that: somebody may print for ever."""
-        if self.fd < 0:
-            return
-        waiting = array.array("i", [0])
-        fcntl.ioctl(self.fd, termios.FIONREAD, waiting)
-        if waiting[0]:
-            self.add(os.read(self.fd, waiting[0]))
-
-    def add(self, data: bytes) -> None:
-        """What was printed elsewhere and belongs to it."""
-        if self._kept is None:
-            self._kept = TruncatedLog(self._head, self._tail)
-        self._kept.add(data)
-
-    def take(self) -> str:
-        """What was printed since the last time: all of it, or its head and tail."""
-        self.drain()
-        if self._kept is None:
-            return ""
-        kept, self._kept = self._kept, None
-        return kept.text()
+        raise ProgramError(f"{RESULT} {message}; found {short(value)}")
 
 
 # Of what a program prints, this many lines and letters stand in a reason.
 LAST_LINES: Final = 5
 LAST_LETTERS: Final = 600
+# What stands in the notes of a failure.
+HEAD_BYTES, TAIL_BYTES = 4 << 10, 12 << 10
 # Milliseconds between two looks at a silent program: a child of its own may hold its output open when it is dead.
 LOOK: Final = 100
 
@@ -233,21 +153,6 @@ class ProgramEnding(Value):
         return f". Last printed: {' | '.join(lines)[-LAST_LETTERS:]}" if lines else ""
 
 
-class Program(Protocol):
-    """Works on one folder at a time."""
-
-    def finish(self, folder: Path, device: int | None) -> ProgramEnding:
-        """Have the program work on the folder; returns when it is done or dead."""
-
-    def close(self) -> None:
-        """Leave no process behind."""
-
-
-def program_output() -> OutputPipe:
-    """Where a program prints; it stands in the notes of a failure, where 16 KiB are plenty."""
-    return OutputPipe(head=4 << 10, tail=12 << 10)
-
-
 class StartedProgram:
     """`COMMAND FOLDER`, a process per call."""
 
@@ -256,8 +161,7 @@ class StartedProgram:
 
     def finish(self, folder: Path, device: int | None) -> ProgramEnding:
         """Start, wait, tell how it ended."""
-        output = program_output()
-        try:
+        with contextlib.closing(OutputPipe(HEAD_BYTES, TAIL_BYTES)) as output:
             streams = {"stdin": subprocess.DEVNULL, "stdout": output.writer, "stderr": output.writer}
             process = start([*self._argv, str(folder)], device, **streams)
             output.close_writer()
@@ -268,8 +172,6 @@ class StartedProgram:
                 process.wait()
                 raise
             printed = output.take().rstrip()
-        finally:
-            output.close()
         if code < 0:
             return ProgramEnding(printed, signal=signal_name(-code))
         hint = "; a program that answers exits with 0, whatever the status"
@@ -338,8 +240,11 @@ class ServedProgram:
         service = self._service = self._service or _Service(self._argv, device)
         try:
             done = service.ask(folder)
-            code = None if done else service.exit_code()
-            printed = service.printed()
+            # None: it lives on without speaking to us.
+            code = None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = None if done else service.process.wait(GRACE)
+            printed = service.output.take().rstrip()
         except BaseException:
             service.process.kill()
             self.close()
@@ -347,11 +252,10 @@ class ServedProgram:
         if done:
             return ProgramEnding(printed, notes=notes)
         self.close()
-        if code is None:
-            return ProgramEnding(printed, failure=f"closed its output without the line {DONE.decode()!r}", notes=notes)
-        if code < 0:
+        if code is not None and code < 0:
             return ProgramEnding(printed, signal=signal_name(-code), notes=notes)
-        return ProgramEnding(printed, failure=f"exited with {code} before it said {DONE.decode()!r}", notes=notes)
+        how = "closed its output without the line" if code is None else f"exited with {code} before it said"
+        return ProgramEnding(printed, failure=f"{how} {DONE.decode()!r}", notes=notes)
 
     def close(self) -> None:
         """Close its input, give it a moment, kill it."""
@@ -361,12 +265,9 @@ class ServedProgram:
 
     def _retire(self, device: int | None) -> tuple[str, ...]:
         """Let go of a process that died since its last `done`, or that was started for another device."""
-        if self._service is None:
-            return ()
-        code = self._service.process.poll()
-        if code is None and device == self._service.device:
-            return ()
-        self.close()
+        code = None if self._service is None else self._service.process.poll()
+        if code is not None or (self._service is not None and device != self._service.device):
+            self.close()
         if code is None:
             return ()
         how = f"died by {signal_name(-code)}" if code < 0 else f"exited with {code}"
@@ -378,38 +279,44 @@ class _Service:
 
     def __init__(self, argv: list[str], device: int | None) -> None:
         self.device = device
-        self._output = program_output()
+        # Of what it prints for a folder a few KiB: stderr, and lines of stdout that are not ours.
+        self.output = OutputPipe(HEAD_BYTES, TAIL_BYTES)
         try:
             self.process = start(
-                argv, device, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._output.writer, bufsize=0
+                argv, device, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.output.writer, bufsize=0
             )
         except BaseException:
-            self._output.close()
+            self.output.close()
             raise
-        self._output.close_writer()
+        self.output.close_writer()
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._stdin, self._stdout = self.process.stdin, self.process.stdout.fileno()
         os.set_blocking(self._stdout, False)
         self._line = b""
         # Runs at the latest when the interpreter ends: no process is left because somebody forgot to close.
-        self.end = weakref.finalize(self, _end, self.process, self._output)
+        self.end = weakref.finalize(self, _end, self.process, self.output)
 
     def ask(self, folder: Path) -> bool:
         """True when it said `done`; False when it will not say it any more."""
-        self._drop_leftovers()
+        # What came after the last `done` answers no later question.
+        self._line = b""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._stdout, LINE_BYTES):
+                pass
+        self.output.take()
         try:
             self._stdin.write(os.fsencode(folder) + b"\n")
         except BrokenPipeError:
             return False
         ready = select.poll()
         ready.register(self._stdout, select.POLLIN)
-        ready.register(self._output.fd, select.POLLIN)
+        ready.register(self.output.fd, select.POLLIN)
         while True:
             events = dict(ready.poll(LOOK))
-            self._output.drain()
-            if events.get(self._output.fd, select.POLLIN) != select.POLLIN:
-                ready.unregister(self._output.fd)  # closed by its writers: it would be ready for ever
+            self.output.drain()
+            if events.get(self.output.fd, select.POLLIN) != select.POLLIN:
+                ready.unregister(self.output.fd)  # closed by its writers: it would be ready for ever
             if self._stdout in events:
                 piece = os.read(self._stdout, LINE_BYTES)
                 if not piece:
@@ -419,36 +326,17 @@ class _Service:
             elif not events and self.process.poll() is not None:
                 return False
 
-    def exit_code(self) -> int | None:
-        """Its exit code, below 0 for a signal; None where it lives on without speaking to us."""
-        try:
-            return self.process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            return None
-
-    def printed(self) -> str:
-        """What it printed for this folder, in a few KiB: stderr, and lines of stdout that are not ours."""
-        return self._output.take().rstrip()
-
     def _hear(self, piece: bytes) -> bool:
         """Take the next bytes of stdout; True when they complete the line `done`."""
         *lines, self._line = (self._line + piece).split(b"\n")
         for line in lines:
             if line.rstrip(b"\r") == DONE:
                 return True
-            self._output.add(line + b"\n")
+            self.output.add(line + b"\n")
         if len(self._line) > LINE_BYTES:
-            self._output.add(self._line)
+            self.output.add(self._line)
             self._line = b""
         return False
-
-    def _drop_leftovers(self) -> None:
-        """Forget what came after the last `done`, so that it answers no later question."""
-        self._line = b""
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self._stdout, LINE_BYTES):
-                pass
-        self._output.take()
 
 
 def _end(process: "subprocess.Popen[bytes]", output: OutputPipe) -> None:
@@ -462,3 +350,151 @@ def _end(process: "subprocess.Popen[bytes]", output: OutputPipe) -> None:
         process.wait()
     process.stdout.close()
     output.close()
+
+
+def take_outputs(call: OpCall, files: Mapping[str, Path], status: Status) -> None:
+    """Copy every file of the right size; a wrong size, or a file missing after SUCCESS, is a violation.
+
+    A file written beside a refusal is copied too, so that the harness sees the write.
+    """
+    # With nothing to do an operator returns early, and an early return writes nothing.
+    idle = any(arg is not None and arg.desc.is_empty for arg in (*call.inputs.values(), *call.outputs.values()))
+    wrong: list[Cause] = []
+    for name, path in files.items():
+        arg = call.tensor(name)
+        size = arg.desc.nbytes
+        try:
+            with open_regular(path) as (file, length):
+                got = _copy(file, arg, call.array(name)) if length == size else length
+            if got != size:
+                wrong.append(FileSize(path.name, got, name, size))
+        except FileNotFoundError:
+            if status is Status.SUCCESS and not idle:
+                wrong.append(FileSize(path.name, None, name, size))
+        except UnreadableError as error:
+            wrong.append(LegacyReason(str(error)))
+    if wrong:
+        raise Violated(*wrong)
+
+
+def _copy(file: io.BufferedReader, arg: TensorArg, array: Array) -> int:
+    """Read into the buffer; answers the bytes that the file really had."""
+    if array.flags.c_contiguous:
+        return file.readinto(array.reshape(-1).view(np.uint8).data)
+    flat = np.fromfile(file, arg.dtype.storage, arg.desc.extent)
+    if len(flat) == arg.desc.extent:
+        array[...] = arg.desc.view(flat)
+    return flat.nbytes
+
+
+KEEP_CALLS: Final = "MLUOPS_TEST_KEEP_CALLS"
+
+
+class CallWriter(Protocol):
+    """Puts a call into a folder; codec implements it, cli hands it over."""
+
+    def write(self, call: OpCall, folder: Path) -> Mapping[str, Path]:
+        """Fill the folder; answers, for every output that has a buffer, the file that is to hold it."""
+
+
+class ExecBackend:
+    """Runs `COMMAND FOLDER` for every call, or with `serve` one `COMMAND` that is told the folders."""
+
+    def __init__(self, command: str, writer: CallWriter, serve: bool = False) -> None:
+        self.name = f"exec:{command}"
+        self._argv = _split(command)
+        self._writer = writer
+        self._program = ServedProgram(self._argv) if serve else StartedProgram(self._argv)
+        keep = os.environ.get(KEEP_CALLS)
+        self._keep = Path(keep) if keep else None
+        self._device_seconds: float | None = None
+
+    def healthy(self) -> bool:
+        """The program is still there and may be executed."""
+        return os.access(self._argv[0], os.X_OK)
+
+    def device_seconds(self) -> float | None:
+        """The time of the last call as the program measured it, where it did."""
+        return self._device_seconds
+
+    def run(self, call: OpCall) -> Status:
+        """Write the folder, run the program, take its outputs, scalars and status."""
+        self._device_seconds = None
+        with self._folder(call.operator) as folder:
+            files = self._writer.write(call, folder)
+            ending = self._program.finish(folder, call.device)
+            try:
+                answer = self._answer(ending, folder)
+                take_outputs(call, files, answer.status)
+            except (Crashed, Violated, ProgramError):
+                if ending.printed:
+                    call.notes.append(f"{self.name} printed:\n{ending.printed}")
+                raise
+        # What the harness captures of a backend's own printing includes what its program prints.
+        if ending.printed:
+            print(ending.printed, file=sys.stderr, flush=True)
+        self._device_seconds = answer.device_seconds
+        call.scalars.update(answer.scalars)
+        call.notes.extend((*ending.notes, *answer.notes))
+        return answer.status
+
+    def run_empty(self, call: OpCall) -> None:
+        """Write the folder, and start a program that does nothing where every call starts one."""
+        with tempfile.TemporaryDirectory(prefix="mluops-call-", ignore_cleanup_errors=True) as name:
+            self._writer.write(call, Path(name))
+            program = shutil.which("true")
+            if program is not None and isinstance(self._program, StartedProgram):
+                StartedProgram([program]).finish(Path(name), call.device)
+
+    def close(self) -> None:
+        """End a served program; the next call would start it again."""
+        self._program.close()
+
+    def _answer(self, ending: ProgramEnding, folder: Path) -> ProgramAnswer:
+        if ending.signal is not None:
+            raise Crashed(ProgramDied(self.name, ending.signal, ending.last_words))
+        if ending.failure is not None:
+            ignored = "; its result.json does not count" if (folder / RESULT).exists() else ""
+            raise ProgramError(f"{self.name} {ending.failure}{ignored}{ending.last_words}")
+        answer = read_answer(folder / RESULT, ending.last_words)
+        if answer.declined is not None:
+            raise Declined(answer.declined)
+        return answer
+
+    @contextlib.contextmanager
+    def _folder(self, operator: str) -> Iterator[Path]:
+        """A new folder, gone afterwards unless the user keeps calls."""
+        if self._keep is None:
+            name = tempfile.mkdtemp(prefix="mluops-call-")
+            try:
+                yield Path(name).absolute()
+            finally:
+                # The program may leave behind what cannot be removed; that is no finding about the kernel.
+                remove_tree(name)
+        else:
+            self._keep.mkdir(parents=True, exist_ok=True)
+            yield Path(tempfile.mkdtemp(prefix=f"{operator}-", dir=self._keep)).absolute()
+
+
+def _split(command: str) -> list[str]:
+    """The words of the command, the first one the program's absolute path."""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise BackendError(f"Backend exec:{command}: {error}; quote as in a POSIX shell.") from error
+    if not words:
+        raise BackendError("Backend exec: needs a program, e.g. exec:./my_kernel or 'exec:python3 my_kernel.py'.")
+    program = shutil.which(words[0])
+    if program is None:
+        raise BackendError(f"Backend exec:{command}: {_why_not(words[0])}")
+    return [os.path.abspath(program), *words[1:]]
+
+
+def _why_not(program: str) -> str:
+    path = Path(program)
+    if not path.is_file():
+        what = "there is no such program" if path.name != program else "no such program is on PATH"
+        return f"{program!r}: {what}. Relative paths start in {Path.cwd()}."
+    if path.name == program:
+        return f"{program!r} is not on PATH, but there is such a file here; write ./{program}."
+    return f"{program!r} is not executable. chmod +x {program}, or name its interpreter, e.g. 'exec:python3 {program}'."

@@ -1,29 +1,46 @@
-"""The embedded default: each operator's own float32 kernel, with its own checks.
+"""Backends that run what stands on an operator's own page: its kernel (the default), its reference, its torch kernel.
 
-The oracle itself as a backend: the ordered checks, then the reference.
+torch gives a second opinion on values and times to compare with, on the processor or on any accelerator that it knows.
+It is loaded only where its backend is opened.
 """
 
-from collections.abc import Mapping
+import contextlib
+import importlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
 
-from mluops_gtest.base.errors import OperatorError, repr_short
+import numpy as np
+
+from mluops_gtest.base.errors import BackendError, OperatorError, repr_short
 from mluops_gtest.core.binding import baseline_of
-from mluops_gtest.core.call import Declined, OpCall, Status
+from mluops_gtest.core.call import Declined, OpCall, Status, TensorArg
+from mluops_gtest.core.case import DEVICE_VARIABLE
 from mluops_gtest.core.operator import Operator, source_of
+from mluops_gtest.core.operator_parts import TORCH_KERNEL, KnownOperators, TorchKernel
+from mluops_gtest.core.tensor import Array
 from mluops_gtest.version import __version__
 
 
-class NumpyBackend:
-    """Runs `Operator.kernel`, an implementation that shares no algorithm with the reference."""
+class _OwnBackend:
+    """A backend of this package: every operator of the content root has a kernel and a reference."""
 
-    name = "numpy"
     version = f"mluops-test {__version__}"
 
     def __init__(self, operators: Mapping[str, Operator]) -> None:
         self._operators = operators
 
     def supports(self, operator: str) -> bool:
-        """Every operator of the content root has a kernel."""
+        """The operators of the content root."""
         return operator in self._operators
+
+
+class NumpyBackend(_OwnBackend):
+    """Runs `Operator.kernel`, an implementation that shares no algorithm with the reference."""
+
+    name = "numpy"
 
     def workspace_size(self, call: OpCall) -> int:
         """What the kernel asks for."""
@@ -46,20 +63,12 @@ class NumpyBackend:
         return self._operators[call.operator]
 
 
-class ReferenceBackend:
+class ReferenceBackend(_OwnBackend):
     """Proves the pipeline, and shows what a perfect backend looks like."""
 
     name = "reference"
-    version = f"mluops-test {__version__}"
     # A case without a stored baseline would compare this backend with itself.
     is_reference = True
-
-    def __init__(self, operators: Mapping[str, Operator]) -> None:
-        self._operators = operators
-
-    def supports(self, operator: str) -> bool:
-        """Every operator of the content root has a reference."""
-        return operator in self._operators
 
     def run(self, call: OpCall) -> Status:
         """Answer by the ordered checks; write the reference's outputs where the operator computes."""
@@ -74,3 +83,184 @@ class ReferenceBackend:
             call.array(name)[...] = values
         call.scalars.update(baseline.scalars)
         return Status.SUCCESS
+
+
+# The kinds of torch devices with streams and events; each has a module torch.<kind>.
+_ACCELERATORS: Final = ("cuda", "mlu", "xpu")
+
+
+class Device:
+    """A place to compute; this one is the processor, whose tensors are the caller's buffers themselves."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def upload(self, arg: TensorArg) -> Any:
+        """The argument's elements as a torch tensor on the device; here it shares the buffer's memory."""
+        return _shared(self._torch, arg)
+
+    def download(self, tensor: Any, array: Array) -> None:
+        """Bring the elements of an output into the caller's buffer; here the tensor is the buffer."""
+
+    def seconds(self, work: Callable[[], None]) -> float:
+        """How long the device takes for the work; here by the wall clock."""
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    def answers(self) -> bool:
+        """A tiny computation comes out right."""
+        return _adds(self._torch, "cpu")
+
+
+class Accelerator(Device):
+    """A device behind torch.<kind>: tensors are copied, time is taken by events on its stream."""
+
+    def __init__(self, torch: Any, runtime: Any, kind: str, index: int) -> None:
+        super().__init__(torch)
+        self._runtime, self._index = runtime, index
+        self._device = torch.device(kind, index)
+
+    def upload(self, arg: TensorArg) -> Any:
+        """A copy. Outputs are copied, too: what the operator leaves unwritten comes back as it was."""
+        return _shared(self._torch, arg).to(self._device, copy=True)
+
+    def download(self, tensor: Any, array: Array) -> None:
+        self._torch.from_numpy(array).copy_(tensor)
+
+    def seconds(self, work: Callable[[], None]) -> float:
+        """Between two events around the work, copies excluded."""
+        with self._runtime.device(self._index):
+            start, end = (self._runtime.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            work()
+            end.record()
+            self._runtime.synchronize()
+        return float(start.elapsed_time(end)) / 1e3  # milliseconds
+
+    def answers(self) -> bool:
+        """Add on the device; a device that is lost raises RuntimeError."""
+        try:
+            return _adds(self._torch, self._device)
+        except RuntimeError:
+            return False
+
+
+def load_torch() -> Any:
+    """The module torch; a missing or broken one is told with the command that installs it."""
+    try:
+        return importlib.import_module("torch")
+    except (ImportError, OSError) as error:  # OSError: a shared library of torch does not load
+        raise BackendError(
+            f"Backend 'torch' needs the package torch, which does not load: {error}. "
+            "Install it with: pip install 'mluops-test[torch]'"
+        ) from error
+
+
+def open_device(torch: Any, word: str, number: int | None = None) -> Device:
+    """The device called `word`, e.g. cpu, cuda, cuda:1; `number` counts where the word names no index."""
+    kind, colon, index = word.partition(":")
+    if word == "cpu":
+        return Device(torch)
+    runtime = _runtime(torch, kind)
+    chosen = index if colon else str(number or 0)
+    if runtime is None or not chosen.isdecimal() or int(chosen) >= runtime.device_count():
+        full = f"{kind}:{chosen}" if kind in _ACCELERATORS else word
+        raise BackendError(
+            f"torch has no device {full!r} here; present: {', '.join(present_devices(torch))}. "
+            "Use --backend torch for the processor, torch:DEVICE for one of the others."
+        )
+    return Accelerator(torch, runtime, kind, int(chosen))
+
+
+def present_devices(torch: Any) -> list[str]:
+    """The words of all devices that can be opened."""
+    words = ["cpu"]
+    for kind in _ACCELERATORS:
+        runtime = _runtime(torch, kind)
+        if runtime is not None:
+            words += [f"{kind}:{index}" for index in range(runtime.device_count())]
+    return words
+
+
+def _runtime(torch: Any, kind: str) -> Any | None:
+    if kind not in _ACCELERATORS:
+        return None
+    if kind == "mlu":
+        with contextlib.suppress(ImportError, OSError):
+            importlib.import_module("torch_mlu")  # adds torch.mlu
+    runtime = getattr(torch, kind, None)
+    return runtime if runtime is not None and runtime.is_available() else None
+
+
+def _shared(torch: Any, arg: TensorArg) -> Any:
+    array = arg.array
+    if array is None:  # only an empty tensor may have a null pointer in a call that computes
+        array = np.empty(arg.dims, arg.dtype.storage)
+    # torch has no read-only tensors and warns of such arrays.
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def _adds(torch: Any, device: Any) -> bool:
+    return bool((torch.ones(2, device=device) + 1).sum().item() == 4)
+
+
+class TorchBackend:
+    """Answers by each operator's checks and runs its torch kernel; `device` is cpu, or e.g. cuda or cuda:1."""
+
+    def __init__(self, operators: KnownOperators, device: str = "cpu") -> None:
+        self._torch = load_torch()
+        self._operators = operators
+        self._word = device
+        number = os.environ.get(DEVICE_VARIABLE, "")
+        self._number = int(number) if number.isdecimal() else None
+        self._devices: dict[int | None, Device] = {}
+        self._device(None)
+        self.version = f"torch {self._torch.__version__}"
+        self.name = "torch" if device == "cpu" else f"torch:{device}"
+        self._seconds: float | None = None
+
+    def supports(self, operator: str) -> bool:
+        """The operators whose folder has a torch kernel."""
+        return self._operators.part(operator, TORCH_KERNEL) is not None
+
+    def run(self, call: OpCall) -> Status:
+        """Answer by the checks; compute and write the outputs where none answers."""
+        self._seconds = None
+        kernel = self._operators.part(call.operator, TORCH_KERNEL)
+        if kernel is None:
+            raise Declined(f"no torch kernel for {call.operator}")
+        early = self._operators[call.operator].early_answer(call)
+        if early is not None:
+            return early
+        self._run(call, kernel)
+        return Status.SUCCESS
+
+    def run_empty(self, call: OpCall) -> None:
+        """Copy everything to the device and back."""
+        self._run(call, lambda *_: None)
+
+    def healthy(self) -> bool:
+        """The device still computes."""
+        return self._device(None).answers()
+
+    def device_seconds(self) -> float | None:
+        """What the last call took on the device, without copies; None if it computed nothing."""
+        return self._seconds
+
+    def _run(self, call: OpCall, kernel: TorchKernel) -> None:
+        device = self._device(call.device)
+        with self._torch.inference_mode():
+            inputs, outputs = (
+                {name: device.upload(arg) for name, arg in args.items() if arg is not None}
+                for args in (call.inputs, call.outputs)
+            )
+            self._seconds = device.seconds(partial(kernel, call, inputs, outputs))
+            for name, tensor in outputs.items():
+                device.download(tensor, call.array(name))
+
+    def _device(self, number: int | None) -> Device:
+        """The device of that number, where the backend's word leaves the number open."""
+        if number not in self._devices:
+            self._devices[number] = open_device(self._torch, self._word, self._number if number is None else number)
+        return self._devices[number]

@@ -17,7 +17,7 @@ from mluops_gtest.core.operator_parts import C_API, KnownOperators
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from mluops_gtest.backends.exec_program import CallWriter
+    from mluops_gtest.backends.exec_backend import CallWriter
     from mluops_gtest.core.operator_parts import CApi
 
 
@@ -112,10 +112,10 @@ def _open(word: str, rest: str, dependencies: BackendDependencies) -> Backend:
 
             return CLibraryBackend.mlu(_c_functions(dependencies), dependencies.runtime)
         case "exec":
-            from mluops_gtest.backends.exec_program import ExecBackend
+            from mluops_gtest.backends.exec_backend import ExecBackend
 
             return ExecBackend(rest, dependencies.call_writer(), dependencies.serve)
-    from mluops_gtest.backends.torch_backend import TorchBackend
+    from mluops_gtest.backends.numpy_backend import TorchBackend
 
     return TorchBackend(dependencies.operators(), rest or "cpu")
 

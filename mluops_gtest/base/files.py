@@ -3,7 +3,7 @@
 This is the one place that writes files: nothing is left beside them, and one sentence says when it fails. A mapped file
 gives back what was read at once; whoever looks again reads it again. Folders that others filled are removed however
 deep they are, without recursion and never through a link. Python code of users runs as it is now, also where it was
-edited a moment after it was compiled.
+edited a moment after it was compiled. What another process prints comes through a pipe of its own.
 """
 
 import contextlib
@@ -224,3 +224,65 @@ def _replace(path: Path, pieces: Iterable[Any]) -> None:
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+# What a process prints for one case, 1 MiB: how it began, and how it ended with the trace of a crash.
+_HEAD_BYTES: Final = 512 << 10
+_TAIL_BYTES: Final = 512 << 10
+# More than a pipe holds, unless root says otherwise.
+_PIPE_BYTES: Final = 1 << 20
+
+
+class OutputPipe:
+    """Where one process prints; of an endless stream the first and the last bytes are kept.
+
+    A pipe per process: what a child of a dead one prints reaches no later case.
+    """
+
+    def __init__(self, head: int = _HEAD_BYTES, tail: int = _TAIL_BYTES) -> None:
+        self._most_head, self._most_tail = head, tail
+        self._head, self._tail, self._cut = bytearray(), bytearray(), 0
+        self.fd, self.writer = os.pipe()
+        os.set_blocking(self.fd, False)
+
+    def close_writer(self) -> None:
+        """The process has its own; this end must not keep the pipe open."""
+        if self.writer >= 0:
+            os.close(self.writer)
+            self.writer = -1
+
+    def close(self) -> None:
+        """Give the pipe back; whoever still prints gets an error."""
+        self.close_writer()
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def drain(self) -> None:
+        """Take what is in the pipe now, and only that: somebody may print for ever."""
+        if self.fd >= 0:
+            with contextlib.suppress(BlockingIOError):
+                self.add(os.read(self.fd, _PIPE_BYTES))
+
+    def add(self, data: bytes) -> None:
+        """What was printed, here or elsewhere; bytes in the middle of a long stream are counted and forgotten."""
+        free = self._most_head - len(self._head)
+        self._head += data[:free]
+        self._tail += data[free:]
+        if len(self._tail) >= 2 * self._most_tail:
+            self._shorten()
+
+    def take(self) -> str:
+        """What was printed since the last time: all of it, or its head and tail with the number of bytes between."""
+        self.drain()
+        self._shorten()
+        head, tail, cut = self._head, self._tail, self._cut
+        self._head, self._tail, self._cut = bytearray(), bytearray(), 0
+        if not cut:
+            return (head + tail).decode("utf-8", "replace")
+        return f"{head.decode('utf-8', 'replace')}\n[… {cut} bytes cut …]\n{tail.decode('utf-8', 'replace')}"
+
+    def _shorten(self) -> None:
+        excess = max(0, len(self._tail) - self._most_tail)
+        del self._tail[:excess]
+        self._cut += excess

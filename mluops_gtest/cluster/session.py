@@ -146,7 +146,7 @@ def open_cluster(
     complain: Callable[[str], None],
     audit: Callable[[BackendTrial], OutputAudit],
     *,
-    is_hunt: bool = False,
+    is_fuzzing: bool = False,
 ) -> Iterator[tuple[Dispatcher, BackendTrial]]:
     """What hands work to the cluster that the request names, and what the backend says of itself there.
 
@@ -167,12 +167,12 @@ def open_cluster(
             "request": there.to_json([], 0),
             "parcels": opening.digests,
             "operators": opening.operators,
-            "drawn": is_hunt,
+            "drawn": is_fuzzing,
         }
         # On all of them at once, before the clock of the run starts.
         tried = opening.try_first(run, setup)
         # A fuzz run would have to remember every call that it has made.
-        retracts = not is_hunt
+        retracts = not is_fuzzing
         look_at, timeout = opening.look_at, request.timeout
         yield Dispatcher(client, run, setup, look_at, complain, audit(tried), timeout, retracts=retracts), tried
 
@@ -368,7 +368,7 @@ class ClusterFuzzScheduler(DispatcherScheduler):
             lambda _workers: in_batches(self._calls(cases), lambda call: call.case.elements, _ELEMENTS, _DRAWS)
         ):
             if isinstance(news, UnitAnswered):
-                yield from self._taken(news)
+                yield from self._finish(news)
         yield from self._unread
 
     def _calls(self, jobs: Iterable[Job]) -> Iterator[FuzzCall]:
@@ -379,7 +379,7 @@ class ClusterFuzzScheduler(DispatcherScheduler):
             else:
                 yield FuzzCall(case.id, case.operator, case.tags, job, case, self._operators)
 
-    def _taken(self, news: UnitAnswered) -> Iterator[FuzzCaseFinished]:
+    def _finish(self, news: UnitAnswered) -> Iterator[FuzzCaseFinished]:
         """The job is done, unless a smaller case shall be found first."""
         call, result = _call_of(news), news.result
         if call.found is None:
@@ -404,13 +404,13 @@ def fuzz_on_cluster(
     tell: Callable[[FuzzCaseFinished, FuzzReport], None],
     complain: Callable[[str], None],
 ) -> FuzzReport:
-    """As api.fuzzing.hunt; `begin` also hears of the hosts, `complain` of workers that cannot be used."""
+    """As api.fuzz; `begin` also hears of the hosts, `complain` of workers that cannot be used."""
     corpus = Corpus(request.corpus, session.catalogue.operators)
     targets = targets_of(request, session, corpus)
     operators = session.catalogue.operators
     audit = partial(OutputAudit, lambda one: _call_of(one).case, operators, fuzz_options(request.run))
     names = [target.operator.name for target in targets]
-    with open_cluster(request.run, names, {}, complain, audit, is_hunt=True) as (dispatcher, _):
+    with open_cluster(request.run, names, {}, complain, audit, is_fuzzing=True) as (dispatcher, _):
         begin(targets, dispatcher.hosts)
         scheduler = ClusterFuzzScheduler(dispatcher, Keeper(corpus), operators)
         return FuzzRun(targets, scheduler, corpus, tell).run(request.cases, request.seconds)

@@ -147,7 +147,7 @@ class _Runners:
         atexit.register(self.close)
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[_Slot]:
+    def use_slot(self) -> Iterator[_Slot]:
         """One that nobody else uses meanwhile."""
         try:
             slot = self._free.get_nowait()
@@ -187,7 +187,7 @@ def run_batch(
         announce = _announcing(run)
         host = socket.gethostname()
         answers, kept = [], {}
-        with runners.taken() as slot:
+        with runners.use_slot() as slot:
             slot.cases = len(orders)
             for unit, order in orders:
                 announce(unit)
@@ -224,7 +224,7 @@ def _describe_error(error: Exception) -> str:
 def try_backend(run: str, setup: Mapping[str, Any], devices: tuple[int | None, ...]) -> bytes:
     """What the backend says of itself on this worker, as an encoded BackendTrial."""
     try:
-        with _runners(run, setup, devices).taken() as slot:
+        with _runners(run, setup, devices).use_slot() as slot:
             runner = slot.runner
             for operator in setup["operators"]:
                 runner.prepare(operator)

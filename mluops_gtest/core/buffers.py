@@ -142,7 +142,7 @@ class Arena:
 
     def offset_of(self, array: Array) -> int:
         """Where in the slab an array of this arena begins."""
-        return address_of(array) - self._address if array.size else 0
+        return int(array.ctypes.data) - self._address if array.size else 0
 
 
 def _stride(size: int) -> int:

@@ -1,6 +1,6 @@
 """The status an operator answers, with the numbers of the C API.
 
-What a backend sees: one call of an operator with buffers that the harness owns.
+What a backend sees: one call of an operator with buffers that the harness owns, and its notes, which are limited.
 
 What cases are declared for in size: how many there are in a call, and what a kernel sees that loses one.
 
@@ -9,15 +9,15 @@ The calls that fuzzing draws: what varies from one to the next, and how the valu
 The literal definition of one output element, for disputes between a backend and a baseline.
 """
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from enum import IntEnum
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
 from msgspec import field
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import REFUSALS_LIMIT, Notes
+from mluops_gtest.base.text import cut_text
 from mluops_gtest.core.tensor import Array, DType, Layout, TensorDesc
 
 if TYPE_CHECKING:
@@ -120,6 +120,78 @@ class QueryAnswer(Value):
     status: Status
     size: int = 0
     size_null: bool = False
+
+
+# Of one case: together with its refusals and a trace at most 1 MiB.
+NOTES_LIMIT: Final = (1 << 20) - (128 << 10)
+REFUSALS_LIMIT: Final = 64 << 10
+# What a note costs besides its letters, so that a million empty ones do not come free.
+_EACH: Final = 64
+
+
+class Notes(list[str]):
+    """A list of remarks that stays within `most` characters, however much is added to it."""
+
+    _size = _cut = _head = 0
+
+    def __init__(self, notes: Iterable[object] = (), most: int = NOTES_LIMIT) -> None:
+        self._most = most
+        self.extend(notes)
+
+    def append(self, note: object) -> None:
+        """One more remark; a very long one is cut itself."""
+        text = cut_text(str(note), self._most // 4)
+        super().append(text)
+        self._size += len(text) + _EACH
+        # Only now and then, so that many remarks cost no more than a few.
+        if self._size > 2 * self._most:
+            self._shorten()
+
+    def extend(self, notes: Iterable[object]) -> None:
+        for note in notes:
+            self.append(note)
+
+    def __iadd__(self, notes: Iterable[object]) -> "Notes":  # type: ignore[override, misc]
+        self.extend(notes)
+        return self
+
+    def insert(self, place: SupportsIndex, note: Any) -> None:  # noqa: ARG002
+        """Remarks stand in the order in which they are made."""
+        self.append(note)
+
+    def within_limit(self) -> tuple[str, ...]:
+        """The remarks within the limit, and between head and tail the number of those that were cut."""
+        if not self:
+            return ()
+        self._shorten()
+        if not self._cut:
+            return tuple(self)
+        return (*self[: self._head], f"[… {self._cut} notes cut …]", *self[self._head :])
+
+    def _shorten(self) -> None:
+        """Keep a head and a tail of half the limit each."""
+        sizes = [len(note) + _EACH for note in self]
+        self._size = sum(sizes)
+        if self._size <= self._most:
+            return
+        half, head, size = self._most // 2, 0, 0
+        while size + sizes[head] <= half:
+            size += sizes[head]
+            head += 1
+        tail, size = len(sizes), 0
+        while tail > head and size + sizes[tail - 1] <= half:
+            tail -= 1
+            size += sizes[tail]
+        if not self._cut:
+            self._head = head
+        self._cut += tail - head
+        del self[head:tail]
+        self._size -= sum(sizes[head:tail])
+
+
+def notes_within_limit(notes: list[str], most: int = NOTES_LIMIT) -> tuple[str, ...]:
+    """What a result keeps of a backend's remarks, whatever list they are in."""
+    return (notes if isinstance(notes, Notes) else Notes(notes, most)).within_limit()
 
 
 class OpCall(Value):

@@ -21,18 +21,27 @@ from msgspec.structs import asdict, replace
 from mluops_gtest.backends.registry import BackendDependencies, is_in_process, load_backend
 from mluops_gtest.base.float_state import OWN, FloatState, require_float_state
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import REFUSALS_LIMIT, cut_text, limit_notes
+from mluops_gtest.base.text import cut_text
 from mluops_gtest.catalog.operators import Operators, load_operators
 from mluops_gtest.core import cause
 from mluops_gtest.core.binding import checked_seconds, short
 from mluops_gtest.core.buffers import Arena
-from mluops_gtest.core.call import Crashed, Declined, OpCall, QueryAnswer, Status, Violated
+from mluops_gtest.core.call import (
+    REFUSALS_LIMIT,
+    Crashed,
+    Declined,
+    OpCall,
+    QueryAnswer,
+    Status,
+    Violated,
+    notes_within_limit,
+)
 from mluops_gtest.core.case import Backend, OfferedBackend
 from mluops_gtest.core.cause import DISTURBANCES, Cause, DeviceLost, Disturbed, RunLost, format_reason
 from mluops_gtest.core.tensor import WorkingPrecision
 
 if TYPE_CHECKING:
-    from mluops_gtest.backends.exec_program import CallWriter
+    from mluops_gtest.backends.exec_backend import CallWriter
     from mluops_gtest.catalog.selection import Catalogue
     from mluops_gtest.running.options import RunOptions
     from mluops_gtest.running.workers.fork_server import ForkServer
@@ -133,8 +142,8 @@ def reply_of(backend: OfferedBackend, call: OpCall, *, empty: bool = False) -> R
             seconds,
             _device_seconds(backend),
             _scalars(call),
-            limit_notes(call.notes),
-            limit_notes(call.refusals, REFUSALS_LIMIT),
+            notes_within_limit(call.notes),
+            notes_within_limit(call.refusals, REFUSALS_LIMIT),
             tuple(one for one in call.queries if isinstance(one, QueryAnswer)),
         )
     except (Exception, SystemExit) as error:
@@ -143,7 +152,7 @@ def reply_of(backend: OfferedBackend, call: OpCall, *, empty: bool = False) -> R
 
 def failed_reply(error: BaseException, call: OpCall, asked: Literal["", "workspace_size"] = "") -> Reply:
     """What an exception of a backend means for the case; `asked` is what it was asked beside the call."""
-    notes = limit_notes(call.notes)
+    notes = notes_within_limit(call.notes)
     raised = cause.Raised(type(error).__name__, _words(error), asked)
     match error:
         case Declined():

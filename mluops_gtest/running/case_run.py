@@ -140,25 +140,25 @@ class CaseRun:
         except Exception as error:
             return not_loaded(CaseResult(planned.id, planned.operator, planned.tags, Outcome.ERROR), error)
         draft = draft_result(case)
-        with errors_become_result(draft) as held:  # content errors, shortages, our own bugs
+        with errors_become_result(draft) as pending:  # content errors, shortages, our own bugs
             before = self._last_case if self.caller.has_run else ""  # what it left may meet this case
             start = self._confirmation.clock()
             task = self.prepare(case, self.operators.get(case.operator), draft)
-            held.result = self.with_retries(task)
-            if held.result.outcome is not Outcome.SKIPPED:
+            pending.result = self.with_retries(task)
+            if pending.result.outcome is not Outcome.SKIPPED:
                 self._last_case = case.id
-            if before and held.result.outcome is not Outcome.PASSED:  # alone in a fresh worker, then behind `before`
-                held.result = self._confirmation.confirm(self, task, held.result, before, start)
+            if before and pending.result.outcome is not Outcome.PASSED:  # alone in a fresh worker, then behind `before`
+                pending.result = self._confirmation.confirm(self, task, pending.result, before, start)
             if self.caller.growth > LEAK_BYTES:  # again and again in a fresh worker
-                held.result = self._leaks.check(self, task, held.result)
-        return held.result
+                pending.result = self._leaks.check(self, task, pending.result)
+        return pending.result
 
     def run_case(self, case: Case, operator: Operator | None) -> CaseResult:
         """The verdict on a case that is loaded already; no other case is held against it."""
         draft = draft_result(case)
-        with errors_become_result(draft) as held:
-            held.result = self.with_retries(self.prepare(case, operator, draft))
-        return held.result
+        with errors_become_result(draft) as pending:
+            pending.result = self.with_retries(self.prepare(case, operator, draft))
+        return pending.result
 
     def without_extras(self) -> "CaseRun":
         """The same backend and times for a verdict alone: one try, nothing explained or saved."""
@@ -232,7 +232,7 @@ class CaseRun:
     def attempt(self, task: Task) -> CaseResult:
         """One try: called from fresh buffers on every guarded side, --repeat times; the first failure decides."""
         options, results, first_outputs = self.options, list[CaseResult](), dict[str, bytes]()
-        with errors_become_result(task.draft) as held:
+        with errors_become_result(task.draft) as pending:
             for access in retry_if_interrupted(self.caller):  # in a fresh worker, should its own be lost to others
                 with access:
                     results.clear()
@@ -248,7 +248,7 @@ class CaseRun:
                             return with_fingerprint(_with_side(result, side))
                         results.append(result)
                     return results[0]
-        return held.result
+        return pending.result
 
     def judge(self, task: Task, call: GuardedCall, reply: Reply) -> CaseResult:
         """The verdict on a call; `--save-outputs` copies the outputs before their buffers are reused."""
@@ -312,32 +312,32 @@ class CaseRun:
 
 
 @dataclass(slots=True)
-class HeldResult:
+class PendingResult:
     """The result of a case as far as it is known."""
 
     result: CaseResult
 
 
 @contextlib.contextmanager
-def errors_become_result(draft: CaseResult) -> Iterator[HeldResult]:
+def errors_become_result(draft: CaseResult) -> Iterator[PendingResult]:
     """Let a broken case, a lost worker or a bug of ours be the result of the case, so that the run goes on."""
-    held = HeldResult(draft)
+    pending = PendingResult(draft)
     try:
-        yield held
+        yield pending
     except LostDeviceError:
         raise
     except NotCalledError as error:
-        held.result = with_fingerprint(error.result)
+        pending.result = with_fingerprint(error.result)
     except CallInterruptedError as error:
         # Whenever it ran, although it ran alone. Fingerprints do not count what was expected of such a case.
         crashed = {"outcome": Outcome.CRASHED, "expected_status": None, "compared": True}
-        held.result = with_fingerprint(replace(draft, causes=(error.cause,), **crashed))
+        pending.result = with_fingerprint(replace(draft, causes=(error.cause,), **crashed))
     except ContentError as error:
         broken = replace(draft, outcome=Outcome.ERROR, causes=(cause.ContentError(str(error)),), content_error=True)
-        held.result = with_fingerprint(broken)
+        pending.result = with_fingerprint(broken)
     except Exception as error:
         # Neither the case's nor the backend's: those are dealt with where they are asked.
-        held.result = with_fingerprint(not_judged(draft, error))
+        pending.result = with_fingerprint(not_judged(draft, error))
 
 
 def retry_if_interrupted(*callers: Caller) -> Iterator[contextlib.AbstractContextManager[None]]:

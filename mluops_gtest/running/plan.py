@@ -1,17 +1,19 @@
-"""Which cases a run has, and in which order: selected, cut into shards, ordered by what they cost.
+"""What a run is to do: options that go together, and cases selected, cut into shards and ordered by what they cost.
 
 The costs are nanoseconds, guessed by the bytes that cases make and move, better by times that a run recorded.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final
 
 from msgspec import field
 from msgspec.structs import replace
 
+from mluops_gtest.backends.registry import has_host_memory
 from mluops_gtest.base.errors import ContentError, NothingSelectedError, UsageError
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.casefiles.lock import LockEntry
@@ -24,7 +26,7 @@ from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import DType, Layout, TensorDesc
 from mluops_gtest.results.folder import read_report
-from mluops_gtest.running.options import RunOptions
+from mluops_gtest.running.options import OPTIONS, RunOptions, Stress
 
 # Around every call: load, bind, poison, guard, judge, write. Measured on a desktop, as is the next one.
 CASE_NS: Final = 8_000_000
@@ -127,6 +129,104 @@ def shard_of(ids: Sequence[str], costs: Mapping[str, int], shard: Shard) -> set[
 def smallest_first(ids: Sequence[str], costs: Mapping[str, int]) -> list[str]:
     """The ids by their costs; among equals the order stays."""
     return sorted(ids, key=lambda one: costs[one])
+
+
+def typed_word(name: str) -> str:
+    """An option of a run as the command line has it: its first word."""
+    return OPTIONS[name].flags.split()[0].partition("/")[0]
+
+
+def refuse(options: RunOptions, typed: Set[str] = frozenset(), *, in_python: bool = False) -> None:
+    """Refuse options that do not go together, before anything starts; `typed` are those that the user wrote down.
+
+    A Python program meets them by the names of its arguments.
+    """
+    word: Callable[[str], str] = str if in_python else typed_word
+    if in_python:
+        _refuse_small(options)
+    unused = _words_of("perf", options.changed() | typed, word)
+    if unused and not options.perf:
+        raise UsageError(f"{', '.join(unused)}: only timed cases use this; add {word('perf')}.")
+    _refuse_together(options, options.changed() | typed, word)
+    _refuse_on_cluster(options, word)
+    needed = " and ".join(_words_of("workers", options.changed(), word))
+    if needed and not options.isolated:
+        if in_python:
+            raise UsageError(
+                f"{needed}: this needs worker processes, and {options.backend!r} runs in this one. Say isolate=True "
+                "with a backend that `--backend` could name."
+            )
+        raise UsageError(f"{needed} needs worker processes; backend {options.backend!r} runs inline: add --isolate.")
+    if options.guard_pages:
+        _refuse_guard_pages(options)
+
+
+def _words_of(need: str, among: Set[str], word: Callable[[str], str]) -> list[str]:
+    """Those of the options that are of no use without that."""
+    return [word(name) for name, one in OPTIONS.items() if one.needs == need and name in among]
+
+
+def _refuse_together(options: RunOptions, given: Set[str], word: Callable[[str], str]) -> None:
+    if options.stress is not None:
+        Stress.parse(options.stress)
+    for name in options.changed():
+        if beside := [word(other) for other in OPTIONS[name].conflicts if other in options.changed()]:
+            raise UsageError(f"{word(name)} {OPTIONS[name].why}: leave out {' and '.join(beside)}.")
+    if options.overwrite and options.out is None:
+        raise UsageError("--overwrite replaces the folder of --out; name it, e.g. --out results --overwrite.")
+    jobs, devices, perf = word("jobs"), word("devices"), word("perf")
+    if {"jobs", "devices"} <= given:
+        raise UsageError(f"Use either {jobs} or {devices}: with {devices} each device has one worker.")
+    if options.perf and options.jobs > 1:
+        raise UsageError(
+            f"{perf} times one call at a time: leave out {jobs}. {devices} works, since each device has its own worker."
+        )
+    if options.times is not None and not given & {"shard", "stop_at_first", "failed"}:
+        raise UsageError("--times only helps --shard I/N, -x and --failed; add one of them or leave out --times.")
+
+
+def _refuse_small(options: RunOptions) -> None:
+    """Refuse numbers that the command line does not read."""
+    for name, one in OPTIONS.items():
+        values = getattr(options, name)
+        for value in values if isinstance(values, tuple) else (values,):
+            if value is None:
+                continue
+            if one.least is not None and value < one.least:
+                raise UsageError(f"{name}={value} is too small; it must be at least {one.least}.")
+            if one.above is not None and value <= one.above:
+                raise UsageError(f"{name}={value} is too small; it must be above {one.above}.")
+
+
+def _refuse_on_cluster(options: RunOptions, word: Callable[[str], str]) -> None:
+    """Refuse what a cluster cannot do, and what only a cluster can."""
+    for name in options.changed():
+        one = OPTIONS[name]
+        if options.cluster is None and one.needs == "cluster":
+            raise UsageError(f"{word(name)} {one.why}: add --cluster ADDRESS.")
+        if options.cluster is not None and one.off_cluster:
+            # How often a case is repeated can be said to any worker, how long all together cannot.
+            if name == "stress" and str(options.stress).endswith("x"):
+                continue
+            seconds = " SECONDS" if name == "stress" else ""
+            raise UsageError(f"{word(name)}{seconds} does not go with --cluster: {one.off_cluster}.")
+    for file in options.ship:
+        if file not in options.backend:
+            raise UsageError(f"--ship {file}: --backend {options.backend} does not name that file.")
+
+
+def _refuse_guard_pages(options: RunOptions) -> None:
+    """Only host memory that a worker maps can be guarded, and calls that are timed must not pay for it."""
+    if options.perf:
+        raise UsageError("--guard-pages changes the memory of the calls that --perf times: leave out one of them.")
+    if sys.platform != "linux":
+        raise UsageError("--guard-pages needs Linux.")
+    if not has_host_memory(options.backend, options.runtime):
+        runtime = "" if options.runtime is None else f" with --runtime {options.runtime}"
+        raise UsageError(
+            f"--guard-pages works on host memory, but backend {options.backend!r}{runtime} has its own memory; use it "
+            "with Python objects, numpy and reference with --isolate, and c:LIBRARY without a runtime."
+        )
 
 
 class RunPlan(Value):

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import field
@@ -203,7 +203,7 @@ class ExplanationSizeLimit:
         explained = result.explained
         if not explained:
             return result
-        for shorten in (_drop_samples, _drop_map, _keep_best_fit, _keep_first_output, _drop_all):
+        for shorten in _SHORTER:
             if _size(explained) <= min(self._of_case, self._left):
                 break
             explained = shorten(explained)
@@ -218,26 +218,15 @@ def _size(explained: Explanations) -> int:
     return len(msgspec.json.encode(explained)) if explained else 0
 
 
-def _drop_samples(explained: Explanations) -> Explanations:
-    return tuple(replace(one, samples=()) for one in explained)
-
-
-def _drop_map(explained: Explanations) -> Explanations:
-    return tuple(replace(one, map=None) for one in explained)
-
-
-def _keep_best_fit(explained: Explanations) -> Explanations:
-    """Without the laws and sets that hold besides what is told."""
-    return tuple(replace(one, fitted=(replace(one.best_fit, also=()),)) for one in explained)
-
-
-def _keep_first_output(explained: Explanations) -> Explanations:
-    return explained[:1]
-
-
-def _drop_all(explained: Explanations) -> Explanations:  # noqa: ARG001
-    """The causes of the result say what is wrong without it."""
-    return ()
+# What goes first: samples, the map, laws and sets beside the best fit, further outputs. The causes of the result say
+# what is wrong without any of it.
+_SHORTER: Final[tuple[Callable[[Explanations], Explanations], ...]] = (
+    lambda explained: tuple(replace(one, samples=()) for one in explained),
+    lambda explained: tuple(replace(one, map=None) for one in explained),
+    lambda explained: tuple(replace(one, fitted=(replace(one.best_fit, also=()),)) for one in explained),
+    lambda explained: explained[:1],
+    lambda _: (),
+)
 
 
 class RunContext(Value):

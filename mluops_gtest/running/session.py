@@ -1,19 +1,25 @@
-"""A run from its options to its report, for the command line and for Python programs alike."""
+"""A run from its options to its report, for the command line and for Python programs alike.
+
+Single cases have two ways beside it: a backend that is open for any number of them, and for Python programs a case
+whose data are read when first asked for, with the verdict on outputs computed elsewhere.
+"""
 
 import contextlib
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from msgspec import field
 from msgspec.structs import replace
 
 from mluops_gtest.backends.labels import run_labels
-from mluops_gtest.backends.registry import can_be_debugged, has_host_memory
+from mluops_gtest.backends.registry import can_be_debugged
 from mluops_gtest.base.errors import ExitCode, UnwritableError, UsageError
 from mluops_gtest.base.float_state import own_floats
 from mluops_gtest.base.frozen import Value
@@ -21,15 +27,20 @@ from mluops_gtest.base.gc_tuning import gc_frozen
 from mluops_gtest.catalog.selection import Catalogue, Selected, Session
 from mluops_gtest.catalog.source import BoundCache, StoredCases
 from mluops_gtest.core.buffers import Side
+from mluops_gtest.core.call import OpCall, Params, Status
 from mluops_gtest.core.case import Case
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import EXACT
 from mluops_gtest.core.report import Event, Listener, RunReport
 from mluops_gtest.core.result import CaseResult
+from mluops_gtest.core.tensor import Array, Tensor
+from mluops_gtest.judging.elementwise_check import Expectation, expectation_of
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.saved_outputs import OutputListener, OutputSaver
 from mluops_gtest.results.writer import ResultFiles, write_causes
-from mluops_gtest.running.caller import Caller, open_callers
-from mluops_gtest.running.case_run import CaseRun, Options, PlannedCase
+from mluops_gtest.running.caller import Caller, InlineCaller, open_callers
+from mluops_gtest.running.case_run import CaseRun, Options, PlannedCase, draft_result
+from mluops_gtest.running.guarded_call import GuardedCall, Task
 from mluops_gtest.running.options import OPTIONS, RunOptions, Stress
 from mluops_gtest.running.plan import RunPlan
 from mluops_gtest.running.run import RunContext, SchedulerProtocol, run, run_cases, with_commands
@@ -40,104 +51,6 @@ if TYPE_CHECKING:
 
 # Innermost frames that a debugger shows at once: the kernel's own, without all of Python's below them.
 _FRAMES: Final = 12
-
-
-def typed_word(name: str) -> str:
-    """An option of a run as the command line has it: its first word."""
-    return OPTIONS[name].flags.split()[0].partition("/")[0]
-
-
-def refuse(options: RunOptions, typed: Set[str] = frozenset(), *, in_python: bool = False) -> None:
-    """Refuse options that do not go together, before anything starts; `typed` are those that the user wrote down.
-
-    A Python program meets them by the names of its arguments.
-    """
-    word: Callable[[str], str] = str if in_python else typed_word
-    if in_python:
-        _refuse_small(options)
-    unused = _words_of("perf", options.changed() | typed, word)
-    if unused and not options.perf:
-        raise UsageError(f"{', '.join(unused)}: only timed cases use this; add {word('perf')}.")
-    _refuse_together(options, options.changed() | typed, word)
-    _refuse_on_cluster(options, word)
-    needed = " and ".join(_words_of("workers", options.changed(), word))
-    if needed and not options.isolated:
-        if in_python:
-            raise UsageError(
-                f"{needed}: this needs worker processes, and {options.backend!r} runs in this one. Say isolate=True "
-                "with a backend that `--backend` could name."
-            )
-        raise UsageError(f"{needed} needs worker processes; backend {options.backend!r} runs inline: add --isolate.")
-    if options.guard_pages:
-        _refuse_guard_pages(options)
-
-
-def _words_of(need: str, among: Set[str], word: Callable[[str], str]) -> list[str]:
-    """Those of the options that are of no use without that."""
-    return [word(name) for name, one in OPTIONS.items() if one.needs == need and name in among]
-
-
-def _refuse_together(options: RunOptions, given: Set[str], word: Callable[[str], str]) -> None:
-    if options.stress is not None:
-        Stress.parse(options.stress)
-    for name in options.changed():
-        if beside := [word(other) for other in OPTIONS[name].conflicts if other in options.changed()]:
-            raise UsageError(f"{word(name)} {OPTIONS[name].why}: leave out {' and '.join(beside)}.")
-    if options.overwrite and options.out is None:
-        raise UsageError("--overwrite replaces the folder of --out; name it, e.g. --out results --overwrite.")
-    jobs, devices, perf = word("jobs"), word("devices"), word("perf")
-    if {"jobs", "devices"} <= given:
-        raise UsageError(f"Use either {jobs} or {devices}: with {devices} each device has one worker.")
-    if options.perf and options.jobs > 1:
-        raise UsageError(
-            f"{perf} times one call at a time: leave out {jobs}. {devices} works, since each device has its own worker."
-        )
-    if options.times is not None and not given & {"shard", "stop_at_first", "failed"}:
-        raise UsageError("--times only helps --shard I/N, -x and --failed; add one of them or leave out --times.")
-
-
-def _refuse_small(options: RunOptions) -> None:
-    """Refuse numbers that the command line does not read."""
-    for name, one in OPTIONS.items():
-        values = getattr(options, name)
-        for value in values if isinstance(values, tuple) else (values,):
-            if value is None:
-                continue
-            if one.least is not None and value < one.least:
-                raise UsageError(f"{name}={value} is too small; it must be at least {one.least}.")
-            if one.above is not None and value <= one.above:
-                raise UsageError(f"{name}={value} is too small; it must be above {one.above}.")
-
-
-def _refuse_on_cluster(options: RunOptions, word: Callable[[str], str]) -> None:
-    """Refuse what a cluster cannot do, and what only a cluster can."""
-    for name in options.changed():
-        one = OPTIONS[name]
-        if options.cluster is None and one.needs == "cluster":
-            raise UsageError(f"{word(name)} {one.why}: add --cluster ADDRESS.")
-        if options.cluster is not None and one.off_cluster:
-            # How often a case is repeated can be said to any worker, how long all together cannot.
-            if name == "stress" and str(options.stress).endswith("x"):
-                continue
-            seconds = " SECONDS" if name == "stress" else ""
-            raise UsageError(f"{word(name)}{seconds} does not go with --cluster: {one.off_cluster}.")
-    for file in options.ship:
-        if file not in options.backend:
-            raise UsageError(f"--ship {file}: --backend {options.backend} does not name that file.")
-
-
-def _refuse_guard_pages(options: RunOptions) -> None:
-    """Only host memory that a worker maps can be guarded, and calls that are timed must not pay for it."""
-    if options.perf:
-        raise UsageError("--guard-pages changes the memory of the calls that --perf times: leave out one of them.")
-    if sys.platform != "linux":
-        raise UsageError("--guard-pages needs Linux.")
-    if not has_host_memory(options.backend, options.runtime):
-        runtime = "" if options.runtime is None else f" with --runtime {options.runtime}"
-        raise UsageError(
-            f"--guard-pages works on host memory, but backend {options.backend!r}{runtime} has its own memory; use it "
-            "with Python objects, numpy and reference with --isolate, and c:LIBRARY without a runtime."
-        )
 
 
 class OpenBackend(Value):
@@ -251,22 +164,17 @@ def options_of(request: RunOptions, catalogue: Catalogue, cases: int, slots: int
         from mluops_gtest.running.timing import Sampling  # late: most runs time nothing
 
         sampling = Sampling(request.warmup, request.samples, request.cold_cache)
-    return Options(
-        repeat=request.repeat,
-        bitwise=request.bitwise,
+    # What an option of a run and one of its cases are called alike they mean alike; what follows is worked out.
+    alike = {name: getattr(request, name) for name in Options.__struct_fields__ if name in OPTIONS}
+    derived: dict[str, Any] = {
         # Under stress a lost addition counts, however small.
-        elementwise=True if request.elementwise is None and request.stress is not None else request.elementwise,
-        bounds=BoundCache(lambda operator: catalogue.root_of(operator).generators),
-        arbitrate=(lambda operator: catalogue.operators.part(operator, EXACT)) if request.arbitrate else None,
-        strict=request.strict,
-        stop_at_first=request.stop_at_first,
-        timeout=request.timeout,
-        reruns=request.reruns,
-        fail_on_leak=request.fail_on_leak,
-        stress=None if request.stress is None else Stress.parse(request.stress).shared(cases, slots),
-        sampling=sampling,
-        sides=tuple(Side) if request.guard_pages else (None,),
-    )
+        "elementwise": True if request.elementwise is None and request.stress is not None else request.elementwise,
+        "arbitrate": (lambda operator: catalogue.operators.part(operator, EXACT)) if request.arbitrate else None,
+        "stress": None if request.stress is None else Stress.parse(request.stress).shared(cases, slots),
+        "sides": tuple(Side) if request.guard_pages else (None,),
+    }
+    bounds = BoundCache(lambda operator: catalogue.root_of(operator).generators)
+    return Options(**{**alike, **derived}, bounds=bounds, sampling=sampling)
 
 
 def context_of(
@@ -405,3 +313,149 @@ class _OneByOne:
         return self._session.source(
             cases, strict=request.strict, allow_outside_paths=request.allow_outside_paths, reseed=request.reseed
         )
+
+
+class CaseHandle:
+    """A declared case, or a case in a file.
+
+    Arrays are read-only and have the tensor's own type; half is float16, bfloat16 comes as its bits in uint16.
+    """
+
+    def __init__(self, selected: Selected, load: Callable[[], Case], operator_of: Callable[[str], Operator]) -> None:
+        self._selected, self._load, self._operator_of = selected, load, operator_of
+
+    def __repr__(self) -> str:
+        return f"<case {self.id}>"
+
+    def _repr_html_(self) -> str:
+        from mluops_gtest.results.reports.html import case_html
+
+        return case_html(self._case)
+
+    @property
+    def id(self) -> str:
+        """`operator/name`, or the path of the file."""
+        return self._selected.id
+
+    @property
+    def operator(self) -> str:
+        """The operator's name."""
+        return self._selected.operator or self._case.operator
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the declaration; none for a file."""
+        return self._selected.tags
+
+    @property
+    def doc(self) -> str:
+        """What the case shows, with the section of the design document."""
+        return self._case.doc
+
+    @property
+    def params(self) -> Params:
+        """The parameters that a backend gets; None where the case passes no parameters."""
+        return dict(self.call().params or {})
+
+    @cached_property
+    def inputs(self) -> dict[str, Array]:
+        """The inputs by name; one that the case gives no values is left out."""
+        return _arrays(self._case.inputs)
+
+    @property
+    def status(self) -> Status:
+        """The status that the operator must answer."""
+        return self._expectation.answer.status
+
+    @property
+    def check_name(self) -> str | None:
+        """The parameter check that must answer; None where the operator computes."""
+        return self._expectation.answer.check
+
+    @property
+    def computes(self) -> bool:
+        """The operator must write its outputs; False where it must refuse or return at once."""
+        return self._expectation.answer.computes
+
+    @cached_property
+    def expected(self) -> dict[str, Array]:
+        """The right outputs by name; empty where the operator computes nothing."""
+        return _arrays(self._expectation.outputs) if self.computes else {}
+
+    @property
+    def results(self) -> dict[str, int]:
+        """The results of the call that are no tensors, e.g. num_act_out."""
+        return dict(self._expectation.results)
+
+    def call(self) -> OpCall:
+        """The call as a backend gets it, without a workspace, outputs preset or poisoned; make one for each use."""
+        nobody = InlineCaller(_ComputedElsewhere({}, Status.SUCCESS, {}))
+        task = Task(self._case, self._operator, self._expectation, draft_result(self._case))
+        return GuardedCall(task, nobody).call
+
+    @own_floats()
+    def check(
+        self,
+        outputs: Mapping[str, Any] | None = None,
+        *,
+        status: Status = Status.SUCCESS,
+        results: Mapping[str, int] | None = None,
+        elementwise: bool | None = None,
+    ) -> CaseResult:
+        """The verdict on these outputs, as a run would reach it; `elementwise=True` fails on single elements, too."""
+        computed = _ComputedElsewhere(self._fitting(outputs or {}), status, dict(results or {}))
+        case_run = CaseRun(InlineCaller(computed), Options(elementwise=elementwise, strict=False))
+        return case_run.run_case(self._case, self._operator)
+
+    def _fitting(self, outputs: Mapping[str, Any]) -> dict[str, Array]:
+        """The arrays, of the very types and shapes that the case has: a silent conversion could hide a mistake."""
+        wanted = {tensor.id: tensor.desc for tensor in self._case.outputs}
+        fitting = {}
+        for name, values in outputs.items():
+            if name not in wanted:
+                raise UsageError(f"{self.id}: there is no output {name!r}; it has {', '.join(wanted)}.")
+            array, desc = np.asarray(values), wanted[name]
+            if array.dtype != desc.dtype.storage or array.shape != desc.dims:
+                raise UsageError(
+                    f"{self.id}: {name} must be {desc.dtype.storage.name} {list(desc.dims)}, not {array.dtype.name} "
+                    f"{list(array.shape)}; convert it yourself, so that nothing is rounded unseen."
+                )
+            fitting[name] = array
+        return fitting
+
+    @cached_property
+    @own_floats()
+    def _case(self) -> Case:
+        return self._load()
+
+    @cached_property
+    def _operator(self) -> Operator:
+        return self._operator_of(self._case.operator)
+
+    @cached_property
+    @own_floats()
+    def _expectation(self) -> Expectation:
+        return expectation_of(self._case, self._operator)
+
+
+class _ComputedElsewhere:
+    """Answers with what somebody computed elsewhere; an output that is not given stays as it was."""
+
+    name = "given outputs"
+
+    def __init__(self, outputs: Mapping[str, Array], status: Status, results: Mapping[str, int]) -> None:
+        self._outputs, self._status, self._results = outputs, status, results
+
+    def run(self, call: OpCall) -> Status:
+        for name, values in self._outputs.items():
+            call.array(name)[...] = values
+        call.scalars.update(self._results)
+        return self._status
+
+
+def _arrays(tensors: tuple[Tensor, ...]) -> dict[str, Array]:
+    """The values of those that have any, read-only."""
+    found = {tensor.id: tensor.values.view() for tensor in tensors if tensor.data is not None}
+    for array in found.values():
+        array.flags.writeable = False
+    return found

@@ -214,9 +214,9 @@ class TimedRun:
         result = self._case_run.attempt(task)
         if result.outcome is not Outcome.PASSED or not task.expectation.answer.computes:
             return result
-        with errors_become_result(task.draft) as held:
-            (held.result,) = _time_side_by_side([(self._case_run, task, result)], self._sampling)
-        return held.result
+        with errors_become_result(task.draft) as pending:
+            (pending.result,) = _time_side_by_side([(self._case_run, task, result)], self._sampling)
+        return pending.result
 
 
 def _time_side_by_side(
@@ -257,16 +257,16 @@ def bench_case(
     try:
         for case_run in case_runs:
             draft = draft_result(case)
-            with errors_become_result(draft) as held:
+            with errors_become_result(draft) as pending:
                 task = case_run.prepare(case, operator, draft)
-                held.result = case_run.attempt(task)
-                if held.result.outcome is Outcome.PASSED and task.expectation.answer.computes:
-                    passed.append((case_run, task, held.result))
-            results.append(held.result)
+                pending.result = case_run.attempt(task)
+                if pending.result.outcome is Outcome.PASSED and task.expectation.answer.computes:
+                    passed.append((case_run, task, pending.result))
+            results.append(pending.result)
         if len(passed) == len(case_runs):
-            with errors_become_result(draft_result(case)) as held:
+            with errors_become_result(draft_result(case)) as pending:
                 return _time_side_by_side(passed, sampling)
-            return (held.result,) * len(case_runs)
+            return (pending.result,) * len(case_runs)
     except LostDeviceError as error:
         raise BackendError(str(error)) from error
     return tuple(results)

@@ -16,7 +16,7 @@ FACTS = {
     "MLUOPS_TEST_CACHE": "base/files.py",
     "MLUOPS_TEST_DEVICE": "core/case.py",
     "MLUOPS_TEST_HISTORY": "results/history.py",
-    "MLUOPS_TEST_KEEP_CALLS": "backends/exec_program.py",
+    "MLUOPS_TEST_KEEP_CALLS": "backends/exec_backend.py",
     "MLUOPS_TEST_NATIVE": "base/native/library.py",
     "MLUOPS_TEST_SETTINGS": "cli/options.py",
     0x5C: "core/buffers.py",

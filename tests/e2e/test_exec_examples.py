@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mluops_gtest.backends.exec_program import ExecBackend
+from mluops_gtest.backends.exec_backend import ExecBackend
 from mluops_gtest.casefiles.writer import CallFolderWriter
 from mluops_gtest.catalog.selection import Selected
 from mluops_gtest.catalog.source import StoredCases

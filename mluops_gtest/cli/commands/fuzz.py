@@ -93,7 +93,7 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo_error, one_interrupt
     from mluops_gtest.cli.terminal import FuzzProgress, print_page, stderr, stdout
-    from mluops_gtest.running.session import refuse
+    from mluops_gtest.running.plan import refuse
     from mluops_gtest.search.fuzz import SECONDS, FuzzRequest, fuzz_exit_code, run_fuzz
 
     drawn = {name: options.pop(name) for name in ("operators", "seconds", "cases", "seed")}

@@ -107,7 +107,7 @@ def command(
     from mluops_gtest.cli.standalone import describe_failure, standalone_of
     from mluops_gtest.core.operator_parts import REDUCTIONS
     from mluops_gtest.running.options import RunOptions
-    from mluops_gtest.running.session import refuse
+    from mluops_gtest.running.plan import refuse
     from mluops_gtest.search.minimise import minimise_case
 
     session = Session(roots)

@@ -82,7 +82,8 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, quiet: boo
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo, echo_error
     from mluops_gtest.running.options import OPTIONS
-    from mluops_gtest.running.session import early_fork_server, opener_here, refuse
+    from mluops_gtest.running.plan import refuse
+    from mluops_gtest.running.session import early_fork_server, opener_here
     from mluops_gtest.running.settings import unfit_settings
 
     verbosity = -1 if quiet else int(verbose)

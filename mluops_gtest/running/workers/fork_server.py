@@ -15,7 +15,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from mluops_gtest.running.workers.process_tree import (
     kill_group,
     wake_when_parent_dies,
 )
-from mluops_gtest.running.workers.protocol import Channel, ClosedError
+from mluops_gtest.running.workers.protocol import Channel, ClosedError, ExclusiveAccess
 
 _START = (
     "import sys; sys.path.insert(0, sys.argv[2]); from mluops_gtest.running.workers.fork_server import main; main()"
@@ -69,7 +68,8 @@ class ForkServer:
         self._mark = Mark()
         self._folder = tempfile.mkdtemp(prefix="mluops-test-")
         self._environment = {**_environment(jobs, threads), **self._mark.environment, "TMPDIR": self._folder}
-        self._access = _ExclusiveAccess()
+        # While it is entered one case runs on workers from here.
+        self.access = ExclusiveAccess()
         self._jobs = jobs
         self._by_threads: dict[int, ForkServer] = {}
         self._closing = contextlib.ExitStack()
@@ -114,10 +114,6 @@ class ForkServer:
             except ForkServerLostError:
                 self._lose_server()
                 raise
-
-    def exclusive_access(self, *, alone: bool) -> contextlib.AbstractContextManager[None]:
-        """While this lasts one case runs; `alone` waits until no other does and lets none begin."""
-        return self._access.enter(alone=alone)
 
     def with_threads(self, threads: int) -> "ForkServer":
         """The one whose workers' libraries are told to use so many threads; it ends with this one."""
@@ -237,30 +233,6 @@ class _Server:
         self._channel.close()
         self._process.kill()
         self._process.wait()
-
-
-class _ExclusiveAccess:
-    """Cases side by side, or one alone: what then disturbs the fork server is this case."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._running = 0
-        self._alone = 0  # waiting or running
-
-    @contextlib.contextmanager
-    def enter(self, *, alone: bool) -> Iterator[None]:
-        """Run one case; `alone` waits until no other runs and lets none begin."""
-        with self._changed:
-            self._alone += alone
-            self._changed.wait_for(lambda: not (self._running if alone else self._alone))
-            self._running += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._alone -= alone
-                self._running -= 1
-                self._changed.notify_all()
 
 
 def _environment(jobs: int, threads: int | None = None) -> dict[str, str]:

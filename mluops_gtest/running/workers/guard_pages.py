@@ -22,7 +22,7 @@ from mluops_gtest.running.workers.memory import (
     Placed,
     View,
     map_slab,
-    room_bytes,
+    reserved_bytes,
 )
 
 _SA_SIGINFO, _SA_ONSTACK, _SA_NODEFER = 4, 0x08000000, 0x40000000
@@ -157,10 +157,12 @@ class PagedMemory:
         with contextlib.ExitStack() as stack:
             for slot, lines in pages.items():
                 placed = [Placed(*line) for line in lines]
-                base = stack.enter_context(self._reserved(room_bytes(placed)))
+                base = stack.enter_context(self._reserved(reserved_bytes(placed)))
+                # Populated at once: a fault per page costs more than the copy of its bytes.
+                how = _PROT_READ | _PROT_WRITE, _MAP_SHARED | _MAP_FIXED | _MAP_POPULATE, self._files.get(slot, -1)
                 for one in placed:
                     if one.pages:
-                        _map_file(base + one.room_offset, one.pages, self._files[slot], one.file_offset)
+                        _mmap(base + one.space_offset, one.pages, *how, one.file_offset)
                 if self._record is not None:
                     self._record.set_base(slot, base)
                 views[slot] = _view({one.name: base + one.start for one in placed})
@@ -187,11 +189,6 @@ def _view(addresses: Mapping[str, int]) -> View:
         return np.frombuffer(memoryview(memory), dtype, count)
 
     return view
-
-
-def _map_file(address: int, size: int, fd: int, offset: int) -> None:
-    # Populated at once: a fault per page costs more than the copy of its bytes.
-    _mmap(address, size, _PROT_READ | _PROT_WRITE, _MAP_SHARED | _MAP_FIXED | _MAP_POPULATE, fd, offset)
 
 
 def _mmap(address: int, size: int, protection: int, flags: int, fd: int, offset: int) -> int:

@@ -1,14 +1,8 @@
-"""A call as a message: descriptors and offsets into shared memory; the tensors themselves are never copied.
+"""Memory that controller and worker share: a call travels as descriptors and offsets into it, its tensors never.
 
-Memory without a name that two processes share: nothing is left behind when either of them dies.
-
-Buffers in pages of their own: packed in the shared file, far apart in the worker's address space.
-
-The controller's side of guard pages: buffers that share no page with anything else.
-
-What a worker's signal handler leaves behind, read by the controller when the worker is dead.
-
-The memory of one caller's calls, and what its worker has to be told of it.
+The memory has no name, so that nothing is left behind when either process dies. Buffers lie between guard zones in one
+slab, or under `--guard-pages` in pages of their own: packed in the shared file, far apart in the worker's addresses,
+with a record in which the worker's signal handler leaves where a fault happened.
 """
 
 import contextlib
@@ -29,7 +23,7 @@ import numpy as np
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.buffers import Arena, Buffer, BufferSpec, Side
-from mluops_gtest.core.call import Handle, OpCall, ParamValue, TensorArg
+from mluops_gtest.core.call import Handle, OpCall, TensorArg
 from mluops_gtest.core.cause import Fault
 from mluops_gtest.core.tensor import Array, DType, Layout, TensorDesc
 
@@ -43,8 +37,8 @@ def call_message(call: OpCall, tensors: OffsetOf, workspace: OffsetOf) -> dict[s
     return {
         "operator": call.operator,
         "params": None if call.params is None else dict(call.params),
-        "inputs": _arguments(call.inputs, tensors),
-        "outputs": _arguments(call.outputs, tensors),
+        "inputs": {name: _line(arg, tensors) for name, arg in call.inputs.items()},
+        "outputs": {name: _line(arg, tensors) for name, arg in call.outputs.items()},
         "handle": None if call.handle is None else [call.handle.arch, call.handle.nram_bytes],
         "workspace": None if call.workspace is None else [workspace(call.workspace), call.workspace.size],
         "workspace_size": call.workspace_size,
@@ -64,10 +58,12 @@ def view_of(slab: Array) -> View:
 
 def call_from(message: Mapping[str, Any], tensors: View, workspace: View) -> OpCall:
     """The call on the worker's own view of the shared memory."""
-    place = message["workspace"]
+    place, params = message["workspace"], message["params"]
+    if params is not None:
+        params = {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
     return OpCall(
         operator=message["operator"],
-        params=None if message["params"] is None else {k: _plain(v) for k, v in message["params"].items()},
+        params=params,
         inputs={name: _argument(name, line, tensors) for name, line in message["inputs"].items()},
         outputs={name: _argument(name, line, tensors) for name, line in message["outputs"].items()},
         handle=None if message["handle"] is None else Handle(*message["handle"]),
@@ -78,13 +74,10 @@ def call_from(message: Mapping[str, Any], tensors: View, workspace: View) -> OpC
     )
 
 
-def _arguments(arguments: Mapping[str, TensorArg | None], place: OffsetOf) -> dict[str, Any]:
-    return {name: None if arg is None else _line(arg, place) for name, arg in arguments.items()}
-
-
-def _line(arg: TensorArg, place: OffsetOf) -> list[Any]:
-    desc = arg.desc
-    offset = None if arg.array is None else place(arg.array)
+def _line(arg: TensorArg | None, place: OffsetOf) -> list[Any] | None:
+    if arg is None:
+        return None
+    desc, offset = arg.desc, None if arg.array is None else place(arg.array)
     return [desc.dtype.value, desc.layout.value, desc.dims, desc.strides, offset, arg.null]
 
 
@@ -98,11 +91,6 @@ def _argument(name: str, line: Any, view: View) -> TensorArg | None:
     if offset is None:
         return TensorArg(desc, None, null)
     return TensorArg(desc, desc.view(view(name, offset, desc.dtype.storage, desc.extent)), null)
-
-
-def _plain(value: Any) -> ParamValue:
-    result: ParamValue = tuple(value) if isinstance(value, list) else value
-    return result
 
 
 # What maps of a process call such memory.
@@ -120,7 +108,9 @@ class SharedSlab:
         self.size = size
         self.fd = _anonymous_file()
         os.ftruncate(self.fd, max(size, 1))
-        _seal(self.fd)
+        if hasattr(fcntl, "F_ADD_SEALS"):
+            with contextlib.suppress(OSError):  # a file on disk has no seals
+                fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         self.bytes = map_slab(self.fd, size)
 
     def close(self) -> None:
@@ -171,15 +161,9 @@ def _anonymous_file() -> int:
         return os.dup(file.fileno())
 
 
-def _seal(fd: int) -> None:
-    if hasattr(fcntl, "F_ADD_SEALS"):
-        with contextlib.suppress(OSError):  # a file on disk has no seals
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-
-
 PAGE_BYTES = mmap.PAGESIZE
 # Address space on either side of every buffer that nobody may touch.
-ROOM_BYTES = 64 << 20
+GAP_BYTES = 64 << 20
 
 
 class Placed(Value):
@@ -190,38 +174,34 @@ class Placed(Value):
     itemsize: int
     # Of its pages: where they begin in the file and in the reserved address space, and how many bytes they are.
     file_offset: int
-    room_offset: int
+    space_offset: int
     pages: int
     lead: int
 
     @property
     def start(self) -> int:
         """Where the buffer begins in the reserved address space."""
-        return self.room_offset + self.lead
+        return self.space_offset + self.lead
 
     @property
     def end(self) -> int:
         """Where the first byte behind the buffer lies in the reserved address space."""
         return self.start + self.size
 
-    def to_message(self) -> tuple[Any, ...]:
-        """Plain values for a pipe."""
-        return astuple(self)
-
 
 def place(wanted: Iterable[BufferSpec], side: Side) -> tuple[Placed, ...]:
     """Every buffer flush with an end of its pages: the last where what lies behind is watched, else the first.
 
-    What is reserved between two buffers is twice the room, so that a stray address is nearest to the buffer it left.
+    What is reserved between two buffers is twice the gap, so that a stray address is nearest to the buffer it left.
     """
     placed = []
-    file_offset, room_offset = 0, ROOM_BYTES
+    file_offset, space_offset = 0, GAP_BYTES
     for one in wanted:
         pages = one.size + -one.size % PAGE_BYTES
         lead = (pages - one.size) // one.alignment * one.alignment if side is Side.BEHIND else 0
-        placed.append(Placed(one.name, one.size, one.itemsize, file_offset, room_offset, pages, lead))
+        placed.append(Placed(one.name, one.size, one.itemsize, file_offset, space_offset, pages, lead))
         file_offset += pages
-        room_offset += pages + 2 * ROOM_BYTES
+        space_offset += pages + 2 * GAP_BYTES
     return tuple(placed)
 
 
@@ -230,9 +210,9 @@ def file_bytes(placed: Sequence[Placed]) -> int:
     return placed[-1].file_offset + placed[-1].pages if placed else 0
 
 
-def room_bytes(placed: Sequence[Placed]) -> int:
+def reserved_bytes(placed: Sequence[Placed]) -> int:
     """How much address space is reserved for all of them."""
-    return placed[-1].room_offset + placed[-1].pages + ROOM_BYTES if placed else 0
+    return placed[-1].space_offset + placed[-1].pages + GAP_BYTES if placed else 0
 
 
 class PagedArena(SharedArena):
@@ -269,8 +249,9 @@ _SIGNALS: Final = (signal.SIGSEGV, signal.SIGBUS)
 _SI_KERNEL: Final = 0x80
 _BUS_ADRALN: Final = 1
 _NULL_BYTES: Final = 4096
-# x86-64: the page fault's error code among the registers; AArch64: the syndrome among the extra records.
-_X86_ERROR_OFFSET, _X86_TRAP_OFFSET, _X86_PAGE_FAULT, _X86_WRITE = 192, 200, 14, 2
+# x86-64: the page fault's error code among the registers, the trap's number behind it; AArch64: the syndrome among the
+# extra records.
+_X86_ERROR_OFFSET, _X86_PAGE_FAULT, _X86_WRITE = 192, 14, 2
 _ARM_RECORDS_OFFSET, _ARM_SYNDROME, _ARM_WRITE = 464, 0x45535201, 1 << 6
 _ARM_DATA_ABORTS: Final = (0x24, 0x25)
 # What the faulting instruction did, as far as the machine tells.
@@ -334,9 +315,7 @@ class FaultRecord:
 def _access(context: bytes, machine: str) -> Access:
     match machine:
         case "x86_64":
-            (error,), (trap,) = (
-                struct.unpack_from("<Q", context, offset) for offset in (_X86_ERROR_OFFSET, _X86_TRAP_OFFSET)
-            )
+            error, trap = struct.unpack_from("<QQ", context, _X86_ERROR_OFFSET)
             if trap == _X86_PAGE_FAULT:
                 return "wrote" if error & _X86_WRITE else "read"
         case "aarch64":
@@ -361,7 +340,7 @@ def _arm_syndrome(context: bytes) -> int | None:
 
 def _nearest(address: int, buffers: Mapping[int, Iterable[Placed]]) -> tuple[Position, str, int]:
     """The address by its distance from the nearest buffer, in bytes rounded up to whole elements."""
-    found: tuple[Position, str, int] = ("far", "", ROOM_BYTES + 1)
+    found: tuple[Position, str, int] = ("far", "", GAP_BYTES + 1)
     for base, placed in buffers.items():
         for one in placed:
             start, end = base + one.start, base + one.end
@@ -435,7 +414,7 @@ class PagedWorkerMemory(WorkerMemory):
         FaultRecord(self._slab.bytes).clear()
         message, fds = super().request(call, device)
         arenas = {"tensors": self.tensors, "workspace": self.workspace}
-        pages = {slot: [one.to_message() for one in arena.placed] for slot, arena in arenas.items()}
+        pages = {slot: [astuple(one) for one in arena.placed] for slot, arena in arenas.items()}
         return {**message, "pages": pages}, fds
 
     def fault(self, exit_code: int | None) -> Fault | None:

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from mluops_gtest.backends.exec_backend import OutputPipe
 from mluops_gtest.base.errors import BackendError, ExitCode, UsageError
+from mluops_gtest.base.files import OutputPipe
 from mluops_gtest.core import cause
 from mluops_gtest.core.binding import checked_seconds
 from mluops_gtest.core.call import OpCall
@@ -239,7 +239,7 @@ class IsolatedCaller(Caller):
     @contextlib.contextmanager
     def exclusive_access(self, *, alone: bool = False, fresh: bool = False) -> Iterator[None]:
         """All calls of one case; a worker that must be replaced ends with its case."""
-        with self._fork_server.exclusive_access(alone=alone):
+        with self._fork_server.access.enter(alone=alone):
             if fresh:
                 self._end_worker()
             try:

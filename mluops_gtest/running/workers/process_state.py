@@ -1,9 +1,8 @@
-"""What a call leaves around it that the next one would meet: in the interpreter, in processes, memory and timers.
+"""What a call changes in its process beside the tensors: put back where that is possible, told where it is not.
 
-What a call changes in its process beside the tensors: put back where that is possible, told where it is not.
-
-Looking costs a few reads, because it follows every call; only a difference costs more. Pools of OpenMP, BLAS or torch
-do not count, only threads that run Python or use the processor after the call.
+It may be in the interpreter, in floats, signals, limits and variables, in threads, children, memory and timers. Looking
+follows every call and costs a few reads; only a difference costs more. Pools of OpenMP, BLAS or torch do not count,
+only threads that run Python or use the processor after the call.
 """
 
 import builtins
@@ -240,12 +239,13 @@ class ProcessState:
             left += self._restored_folder()
         if os.getpriority(os.PRIO_PROCESS, 0) != self._priority:
             left += self._restored_priority()
-        if _is_open(self._middle):
+        with contextlib.suppress(OSError):
+            os.fstat(self._middle)
             left.append("left too many files open")
         if any(signal.getitimer(timer)[0] for timer in _TIMERS):
             for timer in _TIMERS:
                 signal.setitimer(timer, 0)
-        if self._environment_changed():
+        if _python_variables() != self._variables or self._c_variables.changed:
             self._restore_environment()
         if faulthandler.is_enabled() != self._traces_faults or self._look() != self._kernel_view:
             left += self._restored_kernel_view()
@@ -279,9 +279,6 @@ class ProcessState:
         except OSError:
             yield "lowered the priority of its process"
             self._priority = os.getpriority(os.PRIO_PROCESS, 0)
-
-    def _environment_changed(self) -> bool:
-        return _python_variables() != self._variables or self._c_variables.changed
 
     def _restore_environment(self) -> None:
         for name in _python_variables().keys() - self._variables.keys():
@@ -322,26 +319,23 @@ class _Actions:
         settable = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
         self._before = {number: self._raw(number) for number in settable}
         self._python = {number: signal.getsignal(number) for number in self._before}
-        first = {number: self._handler(number) for number in self._before}
-        # 0 and 1 are SIG_DFL and SIG_IGN, which the kernel's masks tell.
-        told = sys.platform == "linux"
-        self._watched = tuple(number for number, handler in first.items() if not told or (handler or 0) > 1)
-
-    def _handler(self, number: int) -> int | None:
-        self._sigaction(number, None, self._address)
-        return self._pointer.value
+        self._watched = tuple(self._before)
+        if sys.platform == "linux":
+            # 0 and 1 are SIG_DFL and SIG_IGN, which the kernel's masks tell.
+            handlers = zip(self._watched, self.caught(), strict=True)
+            self._watched = tuple(number for number, handler in handlers if (handler or 0) > 1)
 
     def _raw(self, number: int) -> bytes:
         self._sigaction(number, None, self._address)
         return self._buffer.raw
 
     def caught(self) -> list[int | None]:
-        """Where the handlers stand that were installed before."""
-        ask, address, pointer, found = self._sigaction, self._address, self._pointer, []
+        """Where the handlers of the signals stand that are watched."""
+        ask, address, pointer, handlers = self._sigaction, self._address, self._pointer, []
         for number in self._watched:
             ask(number, None, address)
-            found.append(pointer.value)
-        return found
+            handlers.append(pointer.value)
+        return handlers
 
     def restore(self) -> None:
         """As it was, Python's own table included."""
@@ -352,14 +346,6 @@ class _Actions:
                     signal.signal(number, handler)
             if self._raw(number) != raw:
                 self._sigaction(number, raw, None)
-
-
-def _is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
 
 
 def _folder() -> str | None:

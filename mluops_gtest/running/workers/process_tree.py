@@ -90,45 +90,30 @@ def adopt_orphans() -> None:
         c_library().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-class _Adoption:
-    """The flag of a process that we do not own, such as a notebook: as it was when the last run ends."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._before = 0
-
-    def begin(self) -> None:
-        if sys.platform != "linux":
-            return
-        with self._lock:
-            self._users += 1
-            if self._users == 1:
-                flag = ctypes.c_int()
-                c_library().prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(flag), 0, 0, 0)
-                self._before = flag.value
-                adopt_orphans()
-
-    def end(self) -> None:
-        if sys.platform != "linux":
-            return
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                c_library().prctl(_PR_SET_CHILD_SUBREAPER, self._before, 0, 0, 0)
-
-
-_adoption = _Adoption()
+_adopting = threading.Lock()
+# Runs that adopt, and the flag before the first of them: the process may be a notebook, which we do not own.
+_adopters: list[bool] = []
+_flag_before = ctypes.c_int()
 
 
 @contextlib.contextmanager
 def adopting_orphans() -> Iterator[None]:
-    """Adopt orphans for as long as this lasts; runs may overlap."""
-    _adoption.begin()
+    """Adopt orphans for as long as this lasts; runs may overlap, and the last one puts the flag back."""
+    if sys.platform != "linux":
+        yield
+        return
+    with _adopting:
+        if not _adopters:
+            c_library().prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(_flag_before), 0, 0, 0)
+            adopt_orphans()
+        _adopters.append(True)
     try:
         yield
     finally:
-        _adoption.end()
+        with _adopting:
+            _adopters.pop()
+            if not _adopters:
+                c_library().prctl(_PR_SET_CHILD_SUBREAPER, _flag_before.value, 0, 0, 0)
 
 
 class Mark:

@@ -5,17 +5,20 @@ within one deadline. What it may answer is a type per kind of request, read stri
 """
 
 import array
+import contextlib
 import json
 import os
 import select
 import socket
 import struct
+import threading
 import time
+from collections.abc import Iterator
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
-from mluops_gtest.backends.exec_backend import OutputPipe
+from mluops_gtest.base.files import OutputPipe
 from mluops_gtest.base.typed_files import json_bytes
 from mluops_gtest.core.call import QueryAnswer, Status
 from mluops_gtest.core.cause import Cause, ProtocolBroken, format_reason
@@ -103,6 +106,30 @@ class Channel:
             parts.append(data)
             count -= len(data)
         return b"".join(parts)
+
+
+class ExclusiveAccess:
+    """Cases side by side, or one alone: what then disturbs the fork server is this case."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running = 0
+        self._alone = 0  # waiting or running
+
+    @contextlib.contextmanager
+    def enter(self, *, alone: bool) -> Iterator[None]:
+        """Run one case; `alone` waits until no other runs and lets none begin."""
+        with self._changed:
+            self._alone += alone
+            self._changed.wait_for(lambda: not (self._running if alone else self._alone))
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone -= alone
+                self._running -= 1
+                self._changed.notify_all()
 
 
 # The notes of one case, at most 1 MiB, with every letter escaped, and room for the rest.
@@ -359,26 +386,18 @@ def encoded(answer: object) -> bytes:
         return json_bytes(msgspec.to_builtins(answer))
 
 
+# What a reply and the answer of a worker with a status have in common.
+_ALIKE: Final = [name for name in Reply.__struct_fields__ if name in Answered.__struct_fields__]
+
+
 def answer_of(reply: Reply, *, out_of_memory: bool = False, memory: int = 0, changed: bool = False) -> Answered | Ended:
     """What the worker sends of a reply."""
     if reply.status is None:
         assert reply.ended is not None, "a reply has a status or an ending"
         how: Any = reply.ended.value
         return Ended(how, reply.causes, reply.notes, reply.side_effects, out_of_memory, changed)
-    return Answered(
-        reply.status,
-        reply.seconds,
-        reply.device_seconds,
-        dict(reply.scalars),
-        reply.notes,
-        reply.refusals,
-        reply.queries,
-        reply.side_effects,
-        out_of_memory,
-        memory,
-        reply.busy,
-        changed,
-    )
+    alike = {name: getattr(reply, name) for name in _ALIKE}
+    return Answered(**alike, out_of_memory=out_of_memory, memory=memory, changed=changed)
 
 
 def reply_from(answer: Answered | Ended) -> Reply:
@@ -387,14 +406,4 @@ def reply_from(answer: Answered | Ended) -> Reply:
         return Reply(
             ended=Ending(answer.how), causes=answer.causes, notes=answer.notes, side_effects=answer.side_effects
         )
-    return Reply(
-        answer.status,
-        answer.seconds,
-        answer.device_seconds,
-        answer.scalars,
-        answer.notes,
-        answer.refusals,
-        answer.queries,
-        side_effects=answer.side_effects,
-        busy=answer.busy,
-    )
+    return Reply(**{name: getattr(answer, name) for name in _ALIKE})

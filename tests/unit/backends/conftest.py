@@ -4,7 +4,7 @@ import contextlib
 
 import pytest
 
-from mluops_gtest.backends.exec_program import ExecBackend
+from mluops_gtest.backends.exec_backend import ExecBackend
 from mluops_gtest.casefiles.writer import CallFolderWriter
 from mluops_gtest.catalog.operators import load_operator
 from tests.support.shell_programs import SERVE

@@ -1,6 +1,5 @@
 """The adapter to C libraries, seen from a library that writes down how it is called."""
 
-import ctypes
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -11,76 +10,54 @@ import pytest
 from mluops_gtest.backends.c_library import CLibraryBackend
 from mluops_gtest.base.errors import BackendError
 from mluops_gtest.catalog.operators import load_operators
-from mluops_gtest.core.call import Declined, Handle, OpCall, QueryAnswer, Status, TensorArg, Violated
+from mluops_gtest.core.call import Declined, Handle, QueryAnswer, Status, TensorArg, Violated
 from mluops_gtest.core.case import Backend
 from mluops_gtest.core.operator_parts import C_API
 from mluops_gtest.core.tensor import DType, Layout, TensorDesc
 from tests.conftest import ROOT
 from tests.support.native import compile_library, needs_gcc
+from tests.unit.backends.fake_library import (
+    FLOAT,
+    INT,
+    Fake,
+    backward_data,
+    im2col,
+    pairs,
+    pooling,
+    scatter,
+    tensor,
+    with_input,
+    with_output,
+)
 
 pytestmark = needs_gcc
 
 SOURCE = Path(__file__).with_name("fake_mluops.c")
-KINDS = ("handle", "tensor descriptor", "parameter descriptor", "queue", "device buffer", "notifier")
 OPERATORS = load_operators(ROOT)
 DEVICE = ("RUNTIME", "NOTIFIERS", "HOOKS")
-INT, FLOAT = DType.INT32, DType.FLOAT
 
 IM2COL_QUERY = "mluOpGetMaskedIm2colForwardWorkspaceSize"
 
 
-def opened(*arguments):
+def open_library(*arguments):
     """The backend, with the C functions of our operators."""
     return CLibraryBackend(lambda name: OPERATORS.part(name, C_API), *arguments)
 
 
-class Fake:
-    """A compiled fake library and what it wrote down."""
-
-    def __init__(self, path):
-        self.path = path
-        self.library = ctypes.CDLL(str(path))
-        self.library.fakeJournal.restype = ctypes.c_char_p
-
-    def reset(self):
-        self.library.fakeReset()
-
-    def refuse(self, function, code):
-        self.library.fakeRefuse(function.encode(), code)
-
-    def behave(self, how):
-        self.library.fakeBehave(how.encode())
-
-    def want_workspace(self, size):
-        self.library.fakeWantWorkspace(ctypes.c_int64(size))
-
-    @property
-    def journal(self):
-        return self.library.fakeJournal().decode().split("\n")[1:]
-
-    def lines(self, function):
-        return [line for line in self.journal if line.split()[0] == function]
-
-    @property
-    def functions(self):
-        return [line.split()[0] for line in self.journal]
-
-    @property
-    def live(self):
-        """What the library handed out and did not get back."""
-        return {kind: self.library.fakeLive(number) for number, kind in enumerate(KINDS)}
+def run(library, call):
+    return open_library(library.path).run(call)
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
     """A fake with these features, compiled once."""
-    folder, made = tmp_path_factory.mktemp("fakes"), {}
+    folder, libraries = tmp_path_factory.mktemp("fakes"), {}
 
     def get(*features):
-        if features not in made:
+        if features not in libraries:
             target = folder / f"lib{'_'.join(features) or 'host'}.so"
-            made[features] = Fake(compile_library(target, SOURCE, flags=tuple(f"-D{name}" for name in features)))
-        return made[features]
+            libraries[features] = Fake(compile_library(target, SOURCE, flags=tuple(f"-D{name}" for name in features)))
+        return libraries[features]
 
     return get
 
@@ -97,112 +74,57 @@ def device(compiled):
     yield from checked(compiled(*DEVICE))
 
 
-def checked(fake):
-    fake.reset()
-    before = fake.live
-    yield fake
-    assert fake.live == before
+@pytest.fixture(params=["host", "device"])
+def fake(request):
+    """Either of them."""
+    return request.getfixturevalue(request.param)
 
 
-def tensor(dims, dtype=INT, layout=Layout.ARRAY, strides=None):
-    desc = TensorDesc(dtype, layout, dims, strides)
-    flat = np.arange(desc.extent).astype(dtype.storage)
-    return TensorArg(desc, desc.view(flat))
+def checked(library):
+    library.reset()
+    before = library.live
+    yield library
+    assert library.live == before
 
 
-def im2col(**changes):
-    inputs = {
-        "feature": tensor((1, 2, 4, 5), FLOAT, Layout.NCHW),
-        "mask_h_idx": tensor((3,)),
-        "mask_w_idx": tensor((3,)),
-    }
-    outputs = {"data_col": tensor((12, 3), FLOAT)}
-    params = {"kernel_h": 3, "kernel_w": 2, "pad_h": -1, "pad_w": 7}
-    return replace(OpCall("masked_im2col_forward", params, inputs, outputs), **changes)
-
-
-def pairs(**changes):
-    params = {"dimnb": 5, "batch": 2, "pad": (0, 1, 2), "stride": (1, 2, 3), "dilation": (4, 5, 6)}
-    params |= {"input_space": (7, 8, 9), "filter_space": (1, 2, 3), "output_space": (10, 11, 12)}
-    params |= {"sub_m": 1, "transpose": 0, "inverse": 0}
-    outputs = {
-        "out_indices": tensor((7, 4)),
-        "indice_pairs": tensor((6, 2, 5)),
-        "indice_num": tensor((6,)),
-    }
-    return replace(OpCall("get_indice_pairs", params, {"indices": tensor((5, 4))}, outputs), **changes)
-
-
-def backward_data(**changes):
-    inputs = {
-        "output_grad": tensor((5, 4), DType.HALF),
-        "filters": tensor((3, 1, 2, 4), DType.HALF, Layout.NHWC),
-        "indice_pairs": tensor((3, 2, 6)),
-    }
-    outputs = {"input_grad": tensor((6, 2), DType.HALF)}
-    params = {"inverse": 0, "sub_m": 2**40, "indice_num": (1, 2, 3)}
-    return replace(OpCall("indice_convolution_backward_data", params, inputs, outputs), **changes)
-
-
-def pooling(**changes):
-    inputs = {"geom_xyz": tensor((2, 3, 3)), "input_features": tensor((2, 3, 4), FLOAT)}
-    outputs = {"output_features": tensor((2, 6, 5, 4), FLOAT), "pos_memo": tensor((2, 3, 3))}
-    names = ("batch_size", "num_points", "num_channels", "num_voxel_x", "num_voxel_y", "num_voxel_z")
-    params = dict(zip(names, (2, 3, 4, 5, 6, 7), strict=True))
-    return replace(OpCall("voxel_pooling_forward", params, inputs, outputs), **changes)
-
-
-def scatter(**changes):
-    inputs = {
-        "grad_voxel_feats": tensor((3, 4), FLOAT),
-        "feats": tensor((5, 4), FLOAT),
-        "voxel_feats": tensor((3, 4), FLOAT),
-        "point2voxel_map": tensor((5,)),
-        "voxel_points_count": tensor((3,)),
-        "voxel_num": tensor((1,)),
-    }
-    outputs = {"grad_feats": tensor((5, 4), FLOAT)}
-    return replace(OpCall("dynamic_scatter_backward", {"reduce_type": 2}, inputs, outputs), **changes)
-
-
-def with_input(call, name, arg):
-    return replace(call, inputs={**call.inputs, name: arg})
-
-
-def with_output(call, name, arg):
-    return replace(call, outputs={**call.outputs, name: arg})
+@pytest.fixture
+def leaking_device(compiled):
+    """A library with a device, in which something may be left."""
+    library = compiled(*DEVICE)
+    library.reset()
+    return library
 
 
 class TestLoading:
     def test_is_a_backend_named_after_the_library(self, host):
-        backend = opened(host.path)
+        backend = open_library(host.path)
         assert isinstance(backend, Backend)
         assert backend.name == "c:libHOOKS.so"
 
     def test_finds_a_bare_file_name_in_the_current_folder(self, host, monkeypatch):
         monkeypatch.chdir(host.path.parent)
-        assert opened(host.path.name).run(im2col()) is Status.SUCCESS
+        assert open_library(host.path.name).run(im2col()) is Status.SUCCESS
 
     def test_a_missing_library_tells_what_the_loader_says(self, tmp_path):
         with pytest.raises(BackendError, match=r"absent\.so does not load: .*cannot open shared object file"):
-            opened(tmp_path / "absent.so")
+            open_library(tmp_path / "absent.so")
 
     def test_a_file_that_is_no_library_tells_what_the_loader_says(self, tmp_path):
         (tmp_path / "text.so").write_text("not a library")
         with pytest.raises(BackendError, match=r"text\.so does not load: .*(file too short|invalid ELF header)"):
-            opened(tmp_path / "text.so")
+            open_library(tmp_path / "text.so")
 
     def test_missing_core_functions_are_named(self, compiled):
         with pytest.raises(BackendError, match="does not export mluOpCreateTensorDescriptor, mluOpDestroyTensor"):
-            opened(compiled("NO_CORE").path)
+            open_library(compiled("NO_CORE").path)
 
     def test_half_a_runtime_is_refused(self, compiled):
         with pytest.raises(BackendError, match=r"does not export cnrtFree\."):
-            opened(compiled("RUNTIME", "NO_FREE").path)
+            open_library(compiled("RUNTIME", "NO_FREE").path)
 
     def test_a_named_runtime_must_be_one(self, host):
         with pytest.raises(BackendError, match="does not export cnrtSetDevice, cnrtQueueCreate"):
-            opened(host.path, host.path)
+            open_library(host.path, host.path)
 
     def test_mlu_means_the_default_names(self):
         with pytest.raises(BackendError, match=r"libcnrt\.so"):
@@ -211,21 +133,21 @@ class TestLoading:
             CLibraryBackend.mlu(lambda _: None, "libother.so")
 
     def test_an_operator_whose_function_is_missing_is_declined_by_its_name(self, compiled):
-        backend = opened(compiled("NO_IM2COL").path)
+        backend = open_library(compiled("NO_IM2COL").path)
         for ask in (backend.run, backend.workspace_size):
             with pytest.raises(Declined, match=r"^libNO_IM2COL\.so does not export mluOpMaskedIm2colForward$"):
                 ask(im2col())
         assert backend.run(pooling()) is Status.SUCCESS
 
     def test_missing_sparse_functions_concern_one_operator(self, compiled):
-        backend = opened(compiled("NO_SPARSE").path)
+        backend = open_library(compiled("NO_SPARSE").path)
         with pytest.raises(Declined, match="mluOpCreateSparseConvolutionDescriptor, mluOpDestroySparse"):
             backend.run(pairs())
         assert backend.run(im2col()) is Status.SUCCESS
 
     def test_an_unknown_operator_is_declined(self, host):
         with pytest.raises(Declined, match=r"no C functions for rotated_box: its folder has no c_api\.py"):
-            opened(host.path).run(replace(im2col(), operator="rotated_box"))
+            run(host, replace(im2col(), operator="rotated_box"))
 
 
 class TestArguments:
@@ -233,49 +155,49 @@ class TestArguments:
 
     def test_masked_im2col_forward(self, host):
         host.want_workspace(100)
-        backend, call = opened(host.path), im2col(workspace=np.full(100, 0xA5, np.uint8), workspace_size=100)
+        backend, call = open_library(host.path), im2col(workspace=np.full(100, 0xA5, np.uint8), workspace_size=100)
         assert backend.workspace_size(call) == 100
         assert backend.run(call) is Status.SUCCESS
-        assert host.lines("mluOpGetMaskedIm2colForwardWorkspaceSize")[0].split(maxsplit=1)[1] == (
+        assert host.arguments("mluOpGetMaskedIm2colForwardWorkspaceSize") == (
             "handle=there feature [1,2,4,5] mask_h_idx [3] mask_w_idx [3] kernel=3,2 data_col [12,3]"
         )
-        assert host.lines("mluOpMaskedIm2colForward")[0].split(maxsplit=1)[1] == (
+        assert host.arguments("mluOpMaskedIm2colForward") == (
             "handle=there feature [1,2,4,5]@there mask_h_idx [3]@there mask_w_idx [3]@there kernel=3,2 pad=-1,7 "
             "workspace=there size=100 data_col [12,3]@there first=a5"
         )
 
     def test_get_indice_pairs(self, host):
-        backend, call = opened(host.path), pairs()
+        backend, call = open_library(host.path), pairs()
         assert backend.run(call) is Status.SUCCESS
         assert call.scalars == {"num_act_out": 42}
-        assert host.lines("mluOpSetSparseConvolutionDescriptor")[0].split(maxsplit=1)[1] == (
+        assert host.arguments("mluOpSetSparseConvolutionDescriptor") == (
             "dimnb=5 batch=2 pad=0,1,2,0 stride=1,2,3 dilation=4,5,6 input_space=7,8,9 filter_space=1,2,3 "
             "output_space=10,11,12 sub_m=1 transpose=0 inverse=0"
         )
-        assert host.lines("mluOpGetIndicePairsWorkspaceSize")[0].split(maxsplit=1)[1] == (
+        assert host.arguments("mluOpGetIndicePairsWorkspaceSize") == (
             "handle=there sparse=there indices [5,4] indice_pairs [6,2,5] out_indices [7,4] indice_num [6]"
         )
-        assert host.lines("mluOpGetIndicePairs")[0].split(maxsplit=1)[1] == (
+        assert host.arguments("mluOpGetIndicePairs") == (
             "handle=there sparse=there indices [5,4]@there workspace=NULL size=0 indice_pairs [6,2,5]@there "
             "out_indices [7,4]@there indice_num [6]@there first=00"
         )
 
     def test_indice_convolution_backward_data(self, host):
-        backend = opened(host.path)
+        backend = open_library(host.path)
         assert backend.run(backward_data()) is Status.SUCCESS
-        assert host.lines("mluOpGetIndiceConvolutionBackwardDataWorkspaceSize")[0].split(maxsplit=1)[1] == (
+        assert host.arguments("mluOpGetIndiceConvolutionBackwardDataWorkspaceSize") == (
             "handle=there output_grad [5,4] filters [3,1,2,4] indice_pairs [3,2,6] input_grad [6,2] [1,2,3,0] inverse=0"
         )
-        assert host.lines("mluOpIndiceConvolutionBackwardData")[0].split(maxsplit=1)[1] == (
+        assert host.arguments("mluOpIndiceConvolutionBackwardData") == (
             "handle=there output_grad [5,4]@there filters [3,1,2,4]@there indice_pairs [3,2,6]@there [1,2,3,0] "
             "inverse=0 sub_m=1099511627776 workspace=NULL size=0 input_grad [6,2]@there first=00"
         )
 
     def test_voxel_pooling_forward_has_no_workspace(self, host):
-        backend = opened(host.path)
+        backend = open_library(host.path)
         assert backend.workspace_size(pooling()) == 0
         assert backend.run(pooling()) is Status.SUCCESS
-        assert host.lines("mluOpVoxelPoolingForward")[0].split(maxsplit=1)[1] == (
+        assert host.arguments("mluOpVoxelPoolingForward") == (
             "handle=there 2,3,4,5,6,7 geom_xyz [2,3,3]@there input_features [2,3,4]@there "
             "output_features [2,6,5,4]@there pos_memo [2,3,3]@there first=00"
         )
@@ -287,27 +209,25 @@ class TestArguments:
     )
 
     def test_dynamic_scatter_backward_under_its_released_name(self, host):
-        assert opened(host.path).run(scatter()) is Status.SUCCESS
-        assert host.lines("mluOpGetDynamicPointToVoxelBackwardWorkspaceSize")[0].split(maxsplit=1)[1] == (
+        assert run(host, scatter()) is Status.SUCCESS
+        assert host.arguments("mluOpGetDynamicPointToVoxelBackwardWorkspaceSize") == (
             "handle=there reduce=2 grad_voxel_feats [3,4] feats [5,4] voxel_feats [3,4] point2voxel_map [5] "
             "voxel_points_count [3] voxel_num [1]"
         )
-        assert host.lines("mluOpDynamicPointToVoxelBackward")[0].split(maxsplit=1)[1] == self.SCATTERED
+        assert host.arguments("mluOpDynamicPointToVoxelBackward") == self.SCATTERED
 
     def test_dynamic_scatter_backward_under_the_documents_name(self, compiled):
         fake = compiled("DOCUMENT_NAMES")
         fake.reset()
-        assert opened(fake.path).run(scatter()) is Status.SUCCESS
-        assert fake.lines("mluOpGetDynamicScatterBackwardWorkspaceSize")[0].split(maxsplit=1)[1] == (
-            "handle=there reduce=2 feats [5,4]"
-        )
-        assert fake.lines("mluOpDynamicScatterBackward")[0].split(maxsplit=1)[1] == self.SCATTERED
+        assert run(fake, scatter()) is Status.SUCCESS
+        assert fake.arguments("mluOpGetDynamicScatterBackwardWorkspaceSize") == ("handle=there reduce=2 feats [5,4]")
+        assert fake.arguments("mluOpDynamicScatterBackward") == self.SCATTERED
 
     def test_descriptors_carry_the_numbers_of_the_c_api(self, host):
         large = TensorDesc(DType.BFLOAT16, Layout.NCDHW, (2**33, 1))
         strided = tensor((3, 4), INT, Layout.NHWC, strides=(9, 2))
         call = with_input(with_input(im2col(), "feature", TensorArg(large, None)), "mask_h_idx", strided)
-        assert opened(host.path).run(call) is Status.SUCCESS
+        assert run(host, call) is Status.SUCCESS
         assert host.lines("mluOpSetTensorDescriptor_v2")[0].endswith(" layout=5 dtype=17 [8589934592,1]")
         assert [line.split(maxsplit=1)[1] for line in host.lines("mluOpSetTensorDescriptorEx_v2")] == [
             "layout=1 dtype=6 [3,4] [9,2]"
@@ -316,66 +236,58 @@ class TestArguments:
     def test_a_type_without_a_number_is_declined(self, host):
         call = with_input(im2col(), "feature", tensor((2,), DType.COMPLEX128))
         with pytest.raises(Declined, match="no number for the type complex128 of feature"):
-            opened(host.path).run(call)
+            run(host, call)
 
     def test_a_value_that_c_would_cut_is_declined(self, host):
         call = im2col()
         with pytest.raises(Declined, match=f"pad_h is {2**31}, which the C type int cannot hold"):
-            opened(host.path).run(replace(call, params={**call.params, "pad_h": 2**31}))
+            run(host, replace(call, params={**call.params, "pad_h": 2**31}))
 
     def test_an_answer_that_is_no_status_is_an_error(self, host):
         host.behave("answer 99")
         with pytest.raises(ValueError, match="mluOpMaskedIm2colForward answered 99, which is not an mluOpStatus_t"):
-            opened(host.path).run(im2col())
+            run(host, im2col())
 
 
 class TestNulls:
     def test_a_null_handle(self, host):
-        opened(host.path).run(im2col(handle=None))
+        run(host, im2col(handle=None))
         assert "mluOpCreate" not in host.functions
         assert " handle=NULL " in host.lines("mluOpMaskedIm2colForward")[0]
         assert " handle=NULL " in host.lines("mluOpGetMaskedIm2colForwardWorkspaceSize")[0]
 
-    @pytest.mark.parametrize("fake", ["host", "device"])
-    def test_a_null_descriptor_beside_a_pointer(self, fake, request):
-        fake = request.getfixturevalue(fake)
-        opened(fake.path).run(with_input(im2col(), "mask_w_idx", None))
+    def test_a_null_descriptor_beside_a_pointer(self, fake):
+        run(fake, with_input(im2col(), "mask_w_idx", None))
         assert " mask_w_idx=NULL@there " in fake.lines("mluOpMaskedIm2colForward")[0]
 
-    @pytest.mark.parametrize("fake", ["host", "device"])
     @pytest.mark.parametrize(("name", "change"), [("feature", with_input), ("data_col", with_output)])
-    def test_a_null_pointer_beside_a_descriptor(self, fake, name, change, request):
-        fake = request.getfixturevalue(fake)
+    def test_a_null_pointer_beside_a_descriptor(self, fake, name, change):
         call = im2col()
-        opened(fake.path).run(change(call, name, replace(call.tensor(name), array=None, null=True)))
+        run(fake, change(call, name, replace(call.tensor(name), array=None, null=True)))
         assert re.search(rf" {name} \[[0-9,]+\]@NULL ", fake.lines("mluOpMaskedIm2colForward")[0])
 
     def test_a_null_sparse_descriptor(self, host):
         call = pairs(params=None)
-        opened(host.path).run(call)
+        run(host, call)
         assert " sparse=NULL " in host.lines("mluOpGetIndicePairs")[0]
         assert call.scalars == {}
 
     @pytest.mark.parametrize("name", ["pad", "stride", "dilation", "input_space", "filter_space", "output_space"])
     def test_a_null_host_array_of_the_sparse_descriptor(self, host, name):
-        opened(host.path).run(pairs(params={**pairs().params, name: None}))
+        run(host, pairs(params={**pairs().params, name: None}))
         assert f" {name}=NULL " in host.lines("mluOpSetSparseConvolutionDescriptor")[0]
 
     def test_a_null_host_array_of_an_operator(self, host):
-        opened(host.path).run(backward_data(params={**backward_data().params, "indice_num": None}))
+        run(host, backward_data(params={**backward_data().params, "indice_num": None}))
         assert "@there NULL inverse" in host.lines("mluOpIndiceConvolutionBackwardData")[0]
 
-    @pytest.mark.parametrize("fake", ["host", "device"])
-    def test_an_empty_tensor_has_a_pointer(self, fake, request):
-        fake = request.getfixturevalue(fake)
-        opened(fake.path).run(with_input(im2col(), "mask_w_idx", tensor((0,))))
+    def test_an_empty_tensor_has_a_pointer(self, fake):
+        run(fake, with_input(im2col(), "mask_w_idx", tensor((0,))))
         assert " mask_w_idx []@there " in fake.lines("mluOpMaskedIm2colForward")[0].replace("[0]", "[]")
 
-    @pytest.mark.parametrize("fake", ["host", "device"])
-    def test_a_descriptor_without_data_has_a_page_that_must_not_be_written(self, fake, request):
-        fake = request.getfixturevalue(fake)
+    def test_a_descriptor_without_data_has_a_page_that_must_not_be_written(self, fake):
         call = with_output(im2col(), "data_col", TensorArg(TensorDesc(FLOAT, Layout.ARRAY, (2**20, 2**11)), None))
-        backend = opened(fake.path)
+        backend = open_library(fake.path)
         assert backend.run(call) is Status.SUCCESS
         assert " data_col [1048576,2048]@there" in fake.lines("mluOpMaskedIm2colForward")[0]
         fake.behave("follow the output")
@@ -386,7 +298,7 @@ class TestNulls:
 class TestHostMemory:
     def test_works_on_the_harness_own_buffers_with_a_null_queue(self, host):
         host.behave("fill")
-        backend, call = opened(host.path), im2col()
+        backend, call = open_library(host.path), im2col()
         assert backend.run(call) is Status.SUCCESS
         assert (call.array("data_col").view(np.uint8) == 1).all()
         assert host.lines("mluOpSetQueue") == ["mluOpSetQueue NULL"]
@@ -396,20 +308,18 @@ class TestHostMemory:
     def test_a_refusal_carries_no_remark_on_memory(self, host):
         host.behave("refuse")
         call = im2col()
-        assert opened(host.path).run(call) is Status.NOT_SUPPORTED
+        assert run(host, call) is Status.NOT_SUPPORTED
         assert call.notes == []
 
     def test_a_changed_host_array_is_found(self, host):
         host.behave("change the host array")
         with pytest.raises(Violated, match=r"^changed the host array indice_num$"):
-            opened(host.path).run(backward_data())
+            run(host, backward_data())
 
 
-@pytest.mark.parametrize("fake", ["host", "device"])
 @pytest.mark.parametrize("make", [im2col, pairs, backward_data])
-def test_an_empty_call_makes_everything_but_the_operator_and_gives_it_back(request, fake, make):
-    fake = request.getfixturevalue(fake)
-    backend = opened(fake.path)
+def test_an_empty_call_makes_everything_but_the_operator_and_gives_it_back(fake, make):
+    backend = open_library(fake.path)
     backend.run(make())
     whole = fake.functions
     fake.reset()
@@ -423,21 +333,21 @@ def test_an_empty_call_makes_everything_but_the_operator_and_gives_it_back(reque
 class TestDeviceMemory:
     def test_everything_travels_and_comes_back(self, device):
         device.behave("fill")
-        backend, call = opened(device.path), im2col()
+        backend, call = open_library(device.path), im2col()
         assert backend.run(call) is Status.SUCCESS
         assert (call.array("data_col").view(np.uint8) == 1).all()
         assert call.notes == []
         assert backend.device_seconds() == pytest.approx(1.5e-3)
 
     def test_a_call_that_ends_early_has_no_device_time(self, device):
-        backend = opened(device.path)
+        backend = open_library(device.path)
         backend.run(im2col())
         device.refuse("mluOpCreate", 4)
         backend.run(im2col())
         assert backend.device_seconds() is None
 
     def test_order_of_calls(self, device):
-        opened(device.path).run(im2col(device=3))
+        run(device, im2col(device=3))
         once = [name for name, before in zip(device.functions, ["", *device.functions], strict=False) if name != before]
         upload, back = once.index("cnrtMalloc"), once.index("cnrtNotifierCreate")
         assert once[:upload] == [
@@ -468,19 +378,19 @@ class TestDeviceMemory:
         assert device.lines("mluOpSetQueue") == ["mluOpSetQueue queue"]
 
     def test_buffers_lie_between_guard_zones(self, device):
-        opened(device.path).run(im2col())
+        run(device, im2col())
         sizes = [int(line.split()[1]) for line in device.lines("cnrtMalloc")]
         assert sizes == [2048 + size for size in (160, 12, 12, 144)]
 
     def test_what_the_operator_leaves_alone_is_as_the_harness_put_it(self, device):
         call = im2col()
         call.array("data_col").view(np.uint32)[...] = 0x7FA5A5A5
-        opened(device.path).run(call)
+        run(device, call)
         assert (call.array("data_col").view(np.uint32) == 0x7FA5A5A5).all()
 
     def test_gaps_between_strided_rows_travel_too(self, device):
         strided = tensor((2, 3), FLOAT, strides=(5, 1))
-        opened(device.path).run(with_input(im2col(), "feature", strided))
+        run(device, with_input(im2col(), "feature", strided))
         assert "cnrtMalloc 2080" in device.journal
 
     @pytest.mark.parametrize(
@@ -495,33 +405,33 @@ class TestDeviceMemory:
         device.behave(how)
         call = im2col(workspace=np.full(64, 0xA5, np.uint8), workspace_size=64)
         with pytest.raises(Violated, match=f"^{re.escape(words)}$"):
-            opened(device.path).run(call)
+            run(device, call)
 
     def test_a_changed_input_comes_back_to_the_harness_which_compares_it(self, device):
         device.behave("change the input")
         call, other = im2col(), im2col()
-        assert opened(device.path).run(call) is Status.SUCCESS
+        assert run(device, call) is Status.SUCCESS
         changed = call.array("feature").view("u1") != other.array("feature").view("u1")
         assert np.flatnonzero(changed).tolist() == [9]
 
     def test_a_refused_call_is_checked_as_well(self, device):
         device.refuse("mluOpMaskedIm2colForward", 3)
         call = im2col()
-        assert opened(device.path).run(call) is Status.BAD_PARAM
+        assert run(device, call) is Status.BAD_PARAM
         assert call.notes == []
         assert "cnrtQueueSync queue" in device.journal
 
     def test_the_workspace_is_poisoned_and_may_be_used(self, device):
         device.behave("use the workspace")
         workspace = np.full(64, 0xA5, np.uint8)
-        assert opened(device.path).run(im2col(workspace=workspace, workspace_size=64)) is Status.SUCCESS
+        assert run(device, im2col(workspace=workspace, workspace_size=64)) is Status.SUCCESS
         assert "cnrtMalloc 2112" in device.journal
 
     def test_a_runtime_of_its_own_library(self, host, compiled):
         runtime = compiled("RUNTIME")
         runtime.reset()
         call = im2col()
-        assert opened(host.path, runtime.path).run(call) is Status.SUCCESS
+        assert open_library(host.path, runtime.path).run(call) is Status.SUCCESS
         assert host.lines("mluOpSetQueue") == ["mluOpSetQueue queue"]
         assert len(runtime.lines("cnrtMalloc")) == len(runtime.lines("cnrtFree")) == 4
         assert call.notes == ["no notifiers: time by the wall clock"]
@@ -543,7 +453,7 @@ class TestDeviceMemory:
     def test_a_failing_runtime_function_is_named(self, device, function, status):
         device.refuse(function, 632)
         call = im2col(device=0)
-        assert opened(device.path).run(call) is status
+        assert run(device, call) is status
         assert call.notes == [f"{function} answered 632"]
 
 
@@ -559,11 +469,9 @@ class TestRefusals:
             ("mluOpSetSparseConvolutionDescriptor", ""),
         ],
     )
-    @pytest.mark.parametrize("fake", ["host", "device"])
-    def test_before_the_call_a_refusal_is_the_status(self, function, about, fake, request):
-        fake = request.getfixturevalue(fake)
+    def test_before_the_call_a_refusal_is_the_status(self, function, about, fake):
         fake.refuse(function, 4)
-        backend, call = opened(fake.path), pairs()
+        backend, call = open_library(fake.path), pairs()
         assert backend.workspace_size(call) == 0
         assert backend.run(call) is Status.INTERNAL_ERROR
         assert call.notes == [f"status from {function}{about}"]
@@ -573,19 +481,19 @@ class TestRefusals:
     def test_strides_that_are_refused(self, host):
         host.refuse("mluOpSetTensorDescriptorEx_v2", 7)
         call = with_input(im2col(), "mask_h_idx", tensor((3,), strides=(2,)))
-        assert opened(host.path).run(call) is Status.NOT_SUPPORTED
+        assert run(host, call) is Status.NOT_SUPPORTED
         assert call.notes == ["status from mluOpSetTensorDescriptorEx_v2 for mask_h_idx"]
 
     def test_success_without_a_descriptor_is_no_success(self, host):
         host.behave("make nothing")
         call = im2col()
-        assert opened(host.path).run(call) is Status.INTERNAL_ERROR
+        assert run(host, call) is Status.INTERNAL_ERROR
         assert call.notes == ["mluOpCreateTensorDescriptor answered SUCCESS and made nothing"]
 
     def test_a_refused_query_leaves_the_answer_to_the_operator(self, host):
         host.refuse("mluOpGetMaskedIm2colForwardWorkspaceSize", 5)
         host.behave("refuse")
-        backend, call = opened(host.path), im2col(workspace=np.zeros(8, np.uint8), workspace_size=8)
+        backend, call = open_library(host.path), im2col(workspace=np.zeros(8, np.uint8), workspace_size=8)
         assert backend.workspace_size(call) == 0
         assert backend.run(call) is Status.NOT_SUPPORTED
         assert call.queries == [QueryAnswer(IM2COL_QUERY, Status.ARCH_MISMATCH)]
@@ -595,19 +503,22 @@ class TestRefusals:
     def test_a_refused_query_does_not_hide_what_the_operator_answers(self, host):
         host.refuse("mluOpGetMaskedIm2colForwardWorkspaceSize", 5)
         call = im2col()
-        assert opened(host.path).run(call) is Status.SUCCESS
+        assert run(host, call) is Status.SUCCESS
         assert call.queries == [QueryAnswer(IM2COL_QUERY, Status.ARCH_MISMATCH)]
 
     def test_a_call_with_less_workspace_than_the_query_asks_gets_what_it_has(self, host):
         host.want_workspace(100)
         call = im2col(workspace_size=64)
-        opened(host.path).run(call)
+        run(host, call)
         assert call.queries == [QueryAnswer(IM2COL_QUERY, Status.SUCCESS, 100)]
         assert " workspace=NULL size=64 " in host.lines("mluOpMaskedIm2colForward")[0]
 
     def test_a_query_without_a_pointer_to_the_size_is_one_more(self, host):
         host.want_workspace(100)
-        backend, call = opened(host.path), im2col(size_null=True, workspace=np.zeros(100, np.uint8), workspace_size=100)
+        backend, call = (
+            open_library(host.path),
+            im2col(size_null=True, workspace=np.zeros(100, np.uint8), workspace_size=100),
+        )
         assert backend.workspace_size(call) == 100
         assert backend.run(call) is Status.SUCCESS
         assert call.queries == [
@@ -619,26 +530,26 @@ class TestRefusals:
 
     def test_an_operator_without_a_query_has_no_answer_of_one(self, host):
         call = replace(pooling(), size_null=True)
-        opened(host.path).run(call)
+        run(host, call)
         assert call.queries == []
 
     def test_a_count_that_cannot_be_read_is_the_status(self, host):
         host.refuse("mluOpGetSparseConvolutionNumActOut", 1)
         call = pairs()
-        assert opened(host.path).run(call) is Status.NOT_INITIALIZED
+        assert run(host, call) is Status.NOT_INITIALIZED
         assert call.notes == ["status from mluOpGetSparseConvolutionNumActOut"]
         assert call.scalars == {}
 
     def test_no_count_of_a_call_that_fails(self, host):
         host.behave("refuse")
         call = pairs()
-        assert opened(host.path).run(call) is Status.NOT_SUPPORTED
+        assert run(host, call) is Status.NOT_SUPPORTED
         assert "mluOpGetSparseConvolutionNumActOut" not in host.functions
 
 
 class TestGivingBack:
     def test_what_is_made_is_given_back_and_counted(self, device):
-        backend = opened(device.path)
+        backend = open_library(device.path)
         backend.run(pairs())
         made = {
             "queue": 1,
@@ -659,33 +570,29 @@ class TestGivingBack:
             ("cnrtFree", "device buffer", Status.EXECUTION_FAILED, "cnrtFree answered 3: a device buffer was not"),
         ],
     )
-    def test_a_refusal_to_take_back_is_told(self, compiled, function, kind, status, note):
-        fake = compiled(*DEVICE)
-        fake.reset()
-        fake.refuse(function, 3)
-        backend, call = opened(fake.path), im2col()
+    def test_a_refusal_to_take_back_is_told(self, leaking_device, function, kind, status, note):
+        leaking_device.refuse(function, 3)
+        backend, call = open_library(leaking_device.path), im2col()
         assert backend.run(call) is status
         assert all(words.startswith(note) for words in call.notes)
         assert backend.account.outstanding == {kind: len(call.notes)}
 
-    def test_the_operators_own_refusal_goes_before_it(self, compiled):
-        fake = compiled(*DEVICE)
-        fake.reset()
-        fake.refuse("mluOpDestroy", 3)
-        fake.behave("refuse")
+    def test_the_operators_own_refusal_goes_before_it(self, leaking_device):
+        leaking_device.refuse("mluOpDestroy", 3)
+        leaking_device.behave("refuse")
         call = im2col()
-        assert opened(fake.path).run(call) is Status.NOT_SUPPORTED
+        assert run(leaking_device, call) is Status.NOT_SUPPORTED
         assert call.notes == ["status from mluOpDestroy: a handle was not given back"]
 
     def test_nothing_stays_behind_a_violation(self, device):
         device.behave("past the end")
-        backend = opened(device.path)
+        backend = open_library(device.path)
         with pytest.raises(Violated):
             backend.run(im2col())
         assert not backend.account.outstanding
 
     def test_calls_do_not_see_each_other(self, host):
-        backend = opened(host.path)
+        backend = open_library(host.path)
         backend.run(im2col(handle=Handle(arch=270)))
         host.reset()
         backend.run(im2col())
@@ -695,7 +602,7 @@ class TestGivingBack:
 
 class TestOtherDevices:
     def test_arch_and_nram_go_through_the_hooks(self, host):
-        opened(host.path).run(im2col(handle=Handle(arch=270, nram_bytes=113)))
+        run(host, im2col(handle=Handle(arch=270, nram_bytes=113)))
         assert host.lines("mluOpTestSetArch") == ["mluOpTestSetArch 270"]
         assert host.lines("mluOpTestSetNramBytes") == ["mluOpTestSetNramBytes 113"]
 
@@ -708,35 +615,33 @@ class TestOtherDevices:
     )
     def test_without_hooks_such_cases_are_declined(self, compiled, handle, words):
         with pytest.raises(Declined, match=f"^{re.escape(words)}"):
-            opened(compiled("RUNTIME").path).run(im2col(handle=handle))
+            run(compiled("RUNTIME"), im2col(handle=handle))
 
     def test_a_hook_that_refuses_declines(self, host):
         host.refuse("mluOpTestSetArch", 3)
         with pytest.raises(Declined, match=r"older device \(mluOpTestSetArch refuses 369\)"):
-            opened(host.path).run(im2col(handle=Handle(arch=369)))
+            run(host, im2col(handle=Handle(arch=369)))
 
 
 class TestHealth:
     def test_makes_everything_but_an_operator(self, device, monkeypatch):
         monkeypatch.setenv("MLUOPS_TEST_DEVICE", "2")
-        backend = opened(device.path)
+        backend = open_library(device.path)
         assert backend.healthy()
         assert "cnrtSetDevice 2" in device.journal
         assert {"mluOpCreate", "cnrtQueueCreate", "cnrtMalloc", "cnrtQueueSync", "cnrtFree"} <= set(device.functions)
         assert not backend.account.outstanding
 
     def test_on_host_memory(self, host):
-        assert opened(host.path).healthy()
+        assert open_library(host.path).healthy()
         assert host.functions == ["mluOpCreate", "mluOpSetQueue", "mluOpDestroy"]
 
     @pytest.mark.parametrize("function", ["mluOpCreate", "cnrtQueueCreate", "cnrtMalloc", "cnrtQueueSync"])
     def test_any_refusal_is_bad_health(self, device, function):
         device.refuse(function, 5)
-        assert not opened(device.path).healthy()
+        assert not open_library(device.path).healthy()
 
     @pytest.mark.parametrize("function", ["mluOpDestroy", "cnrtFree"])
-    def test_a_refusal_to_take_back_is_bad_health(self, compiled, function):
-        fake = compiled(*DEVICE)
-        fake.reset()
-        fake.refuse(function, 5)
-        assert not opened(fake.path).healthy()
+    def test_a_refusal_to_take_back_is_bad_health(self, leaking_device, function):
+        leaking_device.refuse(function, 5)
+        assert not open_library(leaking_device.path).healthy()

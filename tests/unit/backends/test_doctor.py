@@ -108,14 +108,12 @@ class SpeaksOfItsWorkspace(wrong_backends.Exact):
         raise RuntimeError("the workspace was never written")
 
 
-class FailsWhenAskedForItsSize(wrong_backends.Exact):
+class RaisesForItsSize(wrong_backends.Exact):
     def workspace_size(self, call):
         raise RuntimeError("no idea")
 
 
-@pytest.mark.parametrize(
-    ("backend", "promise"), [(SpeaksOfItsWorkspace(), "calls"), (FailsWhenAskedForItsSize(), "workspace")]
-)
+@pytest.mark.parametrize(("backend", "promise"), [(SpeaksOfItsWorkspace(), "calls"), (RaisesForItsSize(), "workspace")])
 def test_what_happened_counts_and_not_the_words_of_a_message(cases, backend, promise):
     findings = check(backend, cases)
     assert promise in broken(findings)
@@ -228,7 +226,7 @@ def test_long_lists_are_cut(cases):
     assert "and 6 more" in findings["calls"].detail
 
 
-class Named:
+class WithoutRun:
     name = "named"
 
 
@@ -242,7 +240,7 @@ class WithAttribute(wrong_backends.Exact):
         (wrong_backends.Exact(), Verdict.OK, "offers name, run"),
         (wrong_backends.OverrunsWorkspace(), Verdict.OK, "offers name, run, workspace_size"),
         (wrong_backends.NoName(), Verdict.PROBLEM, "has no `name`"),
-        (Named(), Verdict.PROBLEM, "run(call: OpCall) -> Status"),
+        (WithoutRun(), Verdict.PROBLEM, "run(call: OpCall) -> Status"),
         (WithAttribute(), Verdict.PROBLEM, "`supports` does not fit"),
         (42, Verdict.PROBLEM, "has no `name`"),
     ],

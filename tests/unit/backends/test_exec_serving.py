@@ -8,7 +8,7 @@ import time
 import pytest
 
 from mluops_gtest.backends import exec_backend as served
-from mluops_gtest.backends.exec_program import ExecBackend
+from mluops_gtest.backends.exec_backend import ExecBackend
 from mluops_gtest.casefiles.writer import CallFolderWriter
 from mluops_gtest.core.outcome import Outcome
 from tests.support.shell_programs import GOOD, SERVE, execute, gone, scale_call

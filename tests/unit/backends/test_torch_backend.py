@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.authoring import argument, call_of
-from mluops_gtest.backends.torch_backend import Accelerator, Host, TorchBackend, open_device, present_devices
+from mluops_gtest.backends.numpy_backend import Accelerator, Device, TorchBackend, open_device, present_devices
 from mluops_gtest.base.errors import BackendError, ExitCode
 from mluops_gtest.catalog.operators import Operators
 from mluops_gtest.core.call import Declined, OpCall, Status
@@ -42,7 +42,7 @@ def test_a_torch_that_does_not_load_is_told_with_the_command_that_installs_it(mo
 
 
 def test_torch_is_imported_only_when_a_backend_is_made():
-    program = "import sys, mluops_gtest.backends.torch_backend; sys.exit('torch' in sys.modules)"
+    program = "import sys, mluops_gtest.backends.numpy_backend; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
@@ -117,8 +117,8 @@ def test_a_device_that_is_not_there_is_told_with_those_that_are(word, number, me
 
 def test_a_device_that_is_there():
     torch = torch_with(cuda=2)
-    assert isinstance(open_device(torch, "cpu"), Host)
-    assert isinstance(open_device(torch, "cpu", 1), Host)
+    assert isinstance(open_device(torch, "cpu"), Device)
+    assert isinstance(open_device(torch, "cpu", 1), Device)
     assert isinstance(open_device(torch, "cuda:1"), Accelerator)
     assert isinstance(open_device(torch, "cuda", 1), Accelerator)
 
@@ -298,8 +298,8 @@ class TestOnAnAccelerator:
 
     def test_a_run_may_number_the_device_that_the_word_leaves_open(self, operators, monkeypatch):
         opened = []
-        module = sys.modules["mluops_gtest.backends.torch_backend"]
-        monkeypatch.setattr(module, "open_device", lambda torch, *asked: opened.append(asked) or Host(torch))
+        module = sys.modules["mluops_gtest.backends.numpy_backend"]
+        monkeypatch.setattr(module, "open_device", lambda torch, *asked: opened.append(asked) or Device(torch))
         monkeypatch.setenv("MLUOPS_TEST_DEVICE", "1")
         backend = TorchBackend(operators, "cuda")
         assert backend.name == "torch:cuda"

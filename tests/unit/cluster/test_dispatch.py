@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from mluops_gtest.cluster import dispatch
 from mluops_gtest.cluster.answers import Checked, Unit
 from mluops_gtest.cluster.dispatch import PATIENCE, Dispatcher
+from mluops_gtest.cluster.worker import now_and_then
 
 ADDRESS = "tcp://there:1"
 
@@ -58,3 +59,12 @@ def test_a_worker_that_is_gone_after_a_late_look_is_given_up_once(monkeypatch):
     # Nobody accuses a worker that is simply gone.
     assert complaints == []
     assert dispatcher.lost is not None
+
+
+def test_a_worker_announces_the_first_unit_and_what_follows_a_slow_one():
+    """A word about each of many quick cases would cost more than the cases."""
+    now, announced = [0.0], []
+    announce = now_and_then(announced.append, lambda: now[0])
+    for now[0] in (0.0, 0.01, 0.02, 0.5, 0.51, 0.9):
+        announce(str(now[0]))
+    assert announced == ["0.0", "0.5", "0.9"]

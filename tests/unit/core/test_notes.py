@@ -2,8 +2,8 @@
 
 import pytest
 
-from mluops_gtest.base.text import Notes, cut_text, limit_notes
-from mluops_gtest.core.call import OpCall
+from mluops_gtest.base.text import cut_text
+from mluops_gtest.core.call import Notes, OpCall, notes_within_limit
 
 
 def test_few_remarks_stay_as_they_are():
@@ -42,7 +42,7 @@ def test_a_list_that_was_filled_behind_our_back_is_cut_in_the_end():
     notes = Notes(most=1000)
     notes[:] = ["x" * 100] * 1000
     assert sum(map(len, notes.within_limit())) <= 1100
-    assert len(limit_notes(["x" * 100] * 1000, 1000)) < 20
+    assert len(notes_within_limit(["x" * 100] * 1000, 1000)) < 20
 
 
 def test_a_call_has_such_notes():
@@ -50,7 +50,7 @@ def test_a_call_has_such_notes():
     for _ in range(100):
         call.notes.append("x" * 100_000)
         call.refusals.append("y" * 100_000)
-    assert sum(map(len, limit_notes(call.notes))) + sum(map(len, limit_notes(call.refusals))) <= 1 << 20
+    assert sum(map(len, notes_within_limit(call.notes))) + sum(map(len, notes_within_limit(call.refusals))) <= 1 << 20
 
 
 def test_a_text_is_cut_in_the_middle():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mluops_gtest.backends.exec_backend import OutputPipe
+from mluops_gtest.base.files import OutputPipe
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.cause import LegacyReason
 from mluops_gtest.running.caller import Ending, Reply

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mluops_gtest.core.buffers import BufferSpec, Side
 from mluops_gtest.core.cause import Overrun
-from mluops_gtest.running.workers.memory import PAGE_BYTES, ROOM_BYTES, PagedArena, file_bytes, place, room_bytes
+from mluops_gtest.running.workers.memory import GAP_BYTES, PAGE_BYTES, PagedArena, file_bytes, place, reserved_bytes
 
 SIZES = st.lists(st.integers(0, 3 * PAGE_BYTES // 4).map(lambda n: 4 * n), max_size=6)
 
@@ -16,27 +16,27 @@ def test_every_buffer_lies_flush_in_pages_of_its_own(sizes, side):
     placed = place([BufferSpec(str(i), size, 4, 4) for i, size in enumerate(sizes)], side)
     assert [one.size for one in placed] == sizes
     for before, one in zip((None, *placed), placed, strict=False):
-        assert one.pages % PAGE_BYTES == one.file_offset % PAGE_BYTES == one.room_offset % PAGE_BYTES == 0
+        assert one.pages % PAGE_BYTES == one.file_offset % PAGE_BYTES == one.space_offset % PAGE_BYTES == 0
         assert one.pages - one.size in range(PAGE_BYTES)
-        assert one.end == one.room_offset + one.pages if side is Side.BEHIND else one.start == one.room_offset
+        assert one.end == one.space_offset + one.pages if side is Side.BEHIND else one.start == one.space_offset
         if before is not None:
             assert one.file_offset == before.file_offset + before.pages
-            assert one.room_offset - (before.room_offset + before.pages) == 2 * ROOM_BYTES
+            assert one.space_offset - (before.space_offset + before.pages) == 2 * GAP_BYTES
     if placed:
-        assert placed[0].room_offset >= ROOM_BYTES
-        assert room_bytes(placed) - (placed[-1].room_offset + placed[-1].pages) >= ROOM_BYTES
+        assert placed[0].space_offset >= GAP_BYTES
+        assert reserved_bytes(placed) - (placed[-1].space_offset + placed[-1].pages) >= GAP_BYTES
         assert file_bytes(placed) == placed[-1].file_offset + placed[-1].pages
 
 
 def test_at_least_64_mib_are_inaccessible():
-    assert ROOM_BYTES >= 64 << 20
+    assert GAP_BYTES >= 64 << 20
 
 
 @pytest.mark.parametrize(("size", "slack"), [(100, 12), (96, 0), (1, 15), (16, 0)])
 def test_a_workspace_keeps_its_alignment(size, slack):
     (one,) = place([BufferSpec("workspace", size, alignment=16)], Side.BEHIND)
     assert one.start % 16 == 0
-    assert one.room_offset + one.pages - one.end == slack
+    assert one.space_offset + one.pages - one.end == slack
 
 
 @pytest.mark.parametrize("side", Side)

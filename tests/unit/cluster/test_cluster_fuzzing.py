@@ -63,7 +63,7 @@ class Workers:
             yield UnitAnswered(unit, small.result, small.case)
 
 
-def hunted(folder, workers, cases=8):
+def fuzz_with(folder, workers, cases=8):
     session = Session()
     corpus = Corpus(folder, session.catalogue.operators)
     request = FuzzRequest(RunOptions(Query(), ("builtin",), "numpy"), (NAME,), folder, seed=0)
@@ -76,7 +76,7 @@ def hunted(folder, workers, cases=8):
 
 def test_a_failure_is_made_smaller_by_a_worker_and_kept_here(tmp_path):
     workers = Workers()
-    report, corpus, target = hunted(tmp_path, workers)
+    report, corpus, target = fuzz_with(tmp_path, workers)
     ((finding, _),) = report.findings
     (file,) = corpus.files(NAME)
     smaller = [unit for unit in workers.asked if unit.found is not None]
@@ -85,7 +85,7 @@ def test_a_failure_is_made_smaller_by_a_worker_and_kept_here(tmp_path):
 
 
 def test_a_worker_that_is_lost_over_the_search_leaves_the_failure_as_it_was_drawn(tmp_path):
-    report, corpus, _ = hunted(tmp_path, Workers(losing=[(True, True)]))
+    report, corpus, _ = fuzz_with(tmp_path, Workers(losing=[(True, True)]))
     ((finding, _),) = report.findings
     assert finding.result is finding.drawn
     assert corpus.files(NAME) == (finding.file,)
@@ -93,25 +93,25 @@ def test_a_worker_that_is_lost_over_the_search_leaves_the_failure_as_it_was_draw
 
 def test_a_call_that_kills_workers_is_kept_and_kills_no_more_of_them(tmp_path):
     workers = Workers(losing=[(False, True)])
-    report, _, _ = hunted(tmp_path, workers)
+    report, _, _ = fuzz_with(tmp_path, workers)
     assert report.failed > 0
     assert all(unit.found is None for unit in workers.asked)
     ((_, headline),) = report.findings
     assert "the worker was lost 3 times" in headline
 
 
-def test_a_lost_scheduler_ends_the_hunt_and_the_next_one_goes_on(tmp_path):
-    report, _, target = hunted(tmp_path, Workers(ends=1), cases=40)
+def test_a_lost_scheduler_ends_the_fuzz_run_and_the_next_one_goes_on(tmp_path):
+    report, _, target = fuzz_with(tmp_path, Workers(ends=1), cases=40)
     assert report.interrupted
     assert 0 < target.done < 40
-    again, _, target = hunted(tmp_path, Workers(), cases=40 - target.done)
+    again, _, target = fuzz_with(tmp_path, Workers(), cases=40 - target.done)
     assert (again.interrupted, target.done) == (False, 40)
 
 
 def test_a_file_that_holds_no_case_is_told(tmp_path):
     (tmp_path / NAME).mkdir()
     (tmp_path / NAME / "mine.prototxt").write_text("not a case")
-    report, _, _ = hunted(tmp_path, Workers(), cases=0)
+    report, _, _ = fuzz_with(tmp_path, Workers(), cases=0)
     ((file, result),) = report.corpus
     assert (file.name, result.content_error) == ("mine.prototxt", True)
 
