@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol
 from msgspec import field
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.binding import checked_seconds, short
+from mluops_gtest.core.buffers import checked_seconds, short
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import DEVICE_VARIABLE
 

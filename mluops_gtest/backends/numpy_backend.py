@@ -6,7 +6,7 @@ The oracle itself as a backend: the ordered checks, then the reference.
 from collections.abc import Mapping
 
 from mluops_gtest.base.errors import OperatorError, repr_short
-from mluops_gtest.core.binding import baseline_of
+from mluops_gtest.core.buffers import baseline_of
 from mluops_gtest.core.call import Declined, OpCall, Status
 from mluops_gtest.core.operator import Operator, source_of
 from mluops_gtest.version import __version__

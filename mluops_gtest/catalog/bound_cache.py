@@ -18,7 +18,7 @@ from mluops_gtest.base.errors import UnwritableError
 from mluops_gtest.base.files import cache_folder, let_go, mapped, pieces, replace_file
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.cache import CASE_FILE, bound_file, bound_files
-from mluops_gtest.core.binding import bind_values, bounds_of, mistake_in
+from mluops_gtest.core.buffers import bind_values, bounds_of, mistake_in
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Bound, Operator
 

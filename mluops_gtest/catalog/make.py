@@ -12,7 +12,7 @@ from mluops_gtest.authoring.calls import dtype_of
 from mluops_gtest.authoring.random import MAX_LANES, Draw
 from mluops_gtest.base.errors import ContentError, DeclarationError, HarnessError, OperatorError, repr_short, suggestion
 from mluops_gtest.casefiles.lock import LockedTensor, LockEntry
-from mluops_gtest.core.binding import (
+from mluops_gtest.core.buffers import (
     baseline_of,
     bind_values,
     call_operator_function,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from mluops_gtest.base.frozen import snake_case
-from mluops_gtest.core.wording import Worded, Wording, union_of_kinds
+from mluops_gtest.core.outcome import Worded, Wording, union_of_kinds
 
 # Of one output by this version: enough to see what is meant, small enough for two thousand cases that fail.
 MAX_SAMPLES: Final = 24

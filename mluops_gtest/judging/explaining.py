@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import OperatorError, repr_short, suggestion
-from mluops_gtest.core.binding import bind_values, short
+from mluops_gtest.core.buffers import bind_values, short
 from mluops_gtest.core.call import OpCall, TensorArg
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.explanation import (
@@ -32,10 +32,9 @@ from mluops_gtest.core.explanation import (
 )
 from mluops_gtest.core.operator import Operator, raised_by, source_of
 from mluops_gtest.core.tensor import Array, DType, Tensor
-from mluops_gtest.judging.blocks import value_text, widened
+from mluops_gtest.judging.blocks import Picture, folded_width, value_text, widened
 from mluops_gtest.judging.criteria import beyond_tolerance
-from mluops_gtest.judging.elementwise_check import ElementwiseCheck
-from mluops_gtest.judging.profile import Picture, folded_width
+from mluops_gtest.judging.elementwise import ElementwiseCheck
 from mluops_gtest.judging.rearrangements import rearrangements
 from mluops_gtest.judging.value_laws import (
     EITHER,

@@ -24,8 +24,7 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import REFUSALS_LIMIT, cut_text, kept_notes
 from mluops_gtest.catalog.operators import Operators, load_operators
 from mluops_gtest.core import cause
-from mluops_gtest.core.binding import checked_seconds, short
-from mluops_gtest.core.buffers import Arena
+from mluops_gtest.core.buffers import Arena, checked_seconds, short
 from mluops_gtest.core.call import Crashed, Declined, OpCall, QueryAnswer, Status, Violated
 from mluops_gtest.core.case import Backend, OfferedBackend
 from mluops_gtest.core.cause import DISTURBANCES, Cause, DeviceLost, Disturbed, RunLost, format_reason

@@ -14,7 +14,7 @@ from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Array, Tensor
-from mluops_gtest.judging.elementwise_check import Expectation, expectation_of
+from mluops_gtest.judging.elementwise import Expectation, expectation_of
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options, draft_result
 from mluops_gtest.running.guarded_call import GuardedCall, Task

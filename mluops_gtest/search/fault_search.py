@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import unchecked_layout
-from mluops_gtest.core.binding import bind_values, call_operator_function
+from mluops_gtest.core.buffers import bind_values, call_operator_function
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Check, Operator

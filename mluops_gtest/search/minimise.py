@@ -14,7 +14,7 @@ from mluops_gtest.base.errors import BackendError, CaseFileError, OperatorError
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core import cause as c
-from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Operator, Reduction, raised_by, source_of

@@ -15,7 +15,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.binding import baseline_of, bind_values, call_operator_function, proves_little, row_counts
+from mluops_gtest.core.buffers import baseline_of, bind_values, call_operator_function, proves_little, row_counts
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Case, Expect
 from mluops_gtest.core.operator import (

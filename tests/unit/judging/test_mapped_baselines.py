@@ -9,9 +9,9 @@ from mluops_gtest.base.files import mapped
 from mluops_gtest.core.buffers import first_difference
 from mluops_gtest.core.operator import Bound
 from mluops_gtest.core.tensor import CriterionKind, DType
+from mluops_gtest.judging.blocks import profile_of
 from mluops_gtest.judging.criteria import compare
 from mluops_gtest.judging.elementwise import element_errors
-from mluops_gtest.judging.profile import profile_of
 from tests.support.resident import resident
 
 pytestmark = pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="the system cannot be told to drop pages")

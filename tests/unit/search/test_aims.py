@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from mluops_gtest.catalog.operators import load_operators
-from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.operator_parts import SPACE
 from mluops_gtest.search.draws import Draws
 from mluops_gtest.search.fault_search import Aim, Broken, Shows, aims_of, broken_by

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.wording import Wording
+from mluops_gtest.core.outcome import Outcome, Wording
 
 _WORDS: Final = {
     "all": Wording("All", "全部"),
