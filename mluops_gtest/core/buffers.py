@@ -10,13 +10,13 @@ with file and line.
 import ctypes
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from functools import cache
-from typing import Any, Final, TypeVar
+from functools import cache, partial
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from mluops_gtest.base.errors import HarnessError, OperatorError, repr_short, suggestion
+from mluops_gtest.base.errors import HarnessError, repr_short, suggestion
 from mluops_gtest.base.files import pieces
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.native.arrays import address_of
@@ -25,7 +25,15 @@ from mluops_gtest.base.text import cut_text
 from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Handle, OpCall, Params, TensorArg
 from mluops_gtest.core.case import BUFFER_LIMIT, Case, Expect
 from mluops_gtest.core.cause import Overrun
-from mluops_gtest.core.operator import Baseline, Bound, Operator, OutputSpec, raised_by, source_of
+from mluops_gtest.core.operator import (
+    Baseline,
+    Bound,
+    Operator,
+    OutputSpec,
+    T,
+    call_operator_function,
+    refuse_by_operator,
+)
 from mluops_gtest.core.tensor import Array, DType, Tensor, TensorDesc
 
 # On either side of a buffer; the pattern differs from every poison.
@@ -255,11 +263,12 @@ def short(value: Any) -> str:
 
 def baseline_of(operator: Operator, call: OpCall) -> Baseline:
     """The reference's answer: exactly the declared outputs, in the types that the call wants, and every result."""
-    baseline = operator.reference(call)
-    mistake = _mistake(operator, call, baseline)
-    if mistake is not None:
-        raise OperatorError(f"{source_of(operator.reference)}: the reference of {operator.name} {mistake}")
-    return baseline
+    return call_operator_function(
+        operator.reference,
+        f"the reference of {operator.name}",
+        lambda: operator.reference(call),
+        mistake_in=partial(_mistake, operator, call),
+    )
 
 
 def _mistake(operator: Operator, call: OpCall, baseline: object) -> str | None:
@@ -291,23 +300,13 @@ def _mistake(operator: Operator, call: OpCall, baseline: object) -> str | None:
     return None
 
 
-T = TypeVar("T")
-
-
-def call_operator_function(
-    operator: Operator, function: object, ask: Callable[[OpCall], T], call: OpCall, which: str
-) -> T:
-    """What `ask` gives for the call, `which` in words; `function` is where the operator's code is."""
-    try:
-        return ask(call)
-    except HarnessError:
-        raise
-    except Exception as error:
-        raise OperatorError(
-            f"{source_of(function)}: {operator.name} fails on {which}: {raised_by(error, function)}. "
-            "Checks answer every call, in their order; the precondition and the reference every call that they let "
-            "pass."
-        ) from error
+def ask_about_call(operator: Operator, function: object, ask: Callable[[OpCall], T], call: OpCall, which: str) -> T:
+    """What `ask` says of the call, which is `which` in words; `function` is where the operator's code is."""
+    advice = (
+        "Checks answer every call, in their order; the precondition and the reference every call that they let pass."
+    )
+    refuse = refuse_by_operator(function, f"{operator.name} fails on {which}", advice, unless=(HarnessError,))
+    return call_operator_function(function, operator.name, lambda: ask(call), refuse)
 
 
 def row_counts(operator: Operator, outputs: Iterable[Tensor], results: Mapping[str, int]) -> dict[str, int]:
@@ -321,7 +320,7 @@ def owned_rows(spec: OutputSpec, counts: Mapping[str, int]) -> int | None:
     return None if spec.rows_owned is None else counts.get(spec.rows_owned)
 
 
-def proves_little(tensor: Tensor, operator: Operator, counts: Mapping[str, int]) -> bool:
+def is_constant_baseline(tensor: Tensor, operator: Operator, counts: Mapping[str, int]) -> bool:
     """What the operator owns of this baseline is constant; an output that counts rows is one number by its nature."""
     if tensor.id in operator.counts:
         return False
@@ -428,22 +427,12 @@ BoundSource = Callable[[Case, Operator], Mapping[str, Bound]]
 
 def bounds_of(operator: Operator, call: OpCall) -> Mapping[str, Bound]:
     """The bound of every output that has one in a call that computes; none for an operator that declares nothing."""
-    if operator.bound is None:
+    bound, what = operator.bound, f"the bound of {operator.name}"
+    if bound is None:
         return {}
-    try:
-        bounds = operator.bound(call)
-    except MemoryError:
-        raise
-    except Exception as error:
-        mistake = (
-            f"fails: {raised_by(error, operator.bound)}. It must give a bound wherever the reference gives a baseline."
-        )
-    else:
-        found = mistake_in(operator, call, bounds)
-        if found is None:
-            return bounds
-        mistake = found
-    raise OperatorError(f"{source_of(operator.bound)}: the bound of {operator.name} {mistake}")
+    advice = "It must give a bound wherever the reference gives a baseline."
+    refuse = refuse_by_operator(bound, f"{what} fails", advice, unless=(MemoryError,))
+    return call_operator_function(bound, what, lambda: bound(call), refuse, partial(mistake_in, operator, call))
 
 
 def computed_bounds(case: Case, operator: Operator) -> Mapping[str, Bound]:

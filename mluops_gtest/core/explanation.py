@@ -123,7 +123,7 @@ class NeverWritten(_Law):
     zh = "从未写入"
 
 
-class KeptPreset(_Law):
+class PresetUnchanged(_Law, tag="kept_preset"):
     """They hold what the caller preset."""
 
     value: int
@@ -297,7 +297,7 @@ class LaidOut(_Law):
         return f"按轴序 {', '.join(map(str, self.order))} 的布局存放"
 
 
-class TakenFrom(_Law):
+class ShiftedAlongAxes(_Law, tag="taken_from"):
     """The right value of another element: so many indices further along each axis."""
 
     offset: tuple[int, ...]
@@ -313,7 +313,7 @@ class TakenFrom(_Law):
         return f"为{'、'.join(steps)}处应有的值"
 
 
-class TakenFromFlat(_Law):
+class ShiftedInMemory(_Law, tag="taken_from_flat"):
     """The right value of another element: so many elements further in memory."""
 
     offset: int

@@ -8,13 +8,13 @@ that of a sum of √n blocks which are rounded to half.
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import field
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import CaseFileError, OperatorError, UndefinedCallError
+from mluops_gtest.base.errors import CaseFileError, ContentError, OperatorError, UndefinedCallError
 from mluops_gtest.base.files import let_go
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.native.arrays import NativeLimits
@@ -30,7 +30,7 @@ from mluops_gtest.core.buffers import (
 from mluops_gtest.core.call import UndefinedDataError
 from mluops_gtest.core.case import BUFFER_LIMIT, Case
 from mluops_gtest.core.cause import BeyondBound, Places
-from mluops_gtest.core.operator import Bound, CheckVerdict, Operator, raised_by
+from mluops_gtest.core.operator import Bound, CheckVerdict, Operator, T, call_operator_function, raised_by
 from mluops_gtest.core.result import ElementReading
 from mluops_gtest.core.tensor import Array, DType, Precision, Tensor, WorkingPrecision
 from mluops_gtest.judging.blocks import BLOCK, elements_of, value_text
@@ -361,7 +361,6 @@ class ElementwiseCheck:
         return self._bounds.get(output)
 
 
-T = TypeVar("T")
 # What a baseline that is recomputed may take per output.
 _MAX_BYTES = 2 << 30
 
@@ -434,17 +433,18 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
 
 def _ask_operator(case: Case, operator: Operator, ask: Callable[[], T]) -> T:
     """What an operator says of a case; data outside of what its document defines is the case's fault."""
-    try:
-        return ask()
-    except (MemoryError, OperatorError):
-        raise
-    except UndefinedDataError as error:
-        raise UndefinedCallError(case.id, case.operator, str(error)) from error
-    except Exception as error:
-        raise CaseFileError(
+
+    def refuse(error: Exception) -> ContentError | None:
+        if isinstance(error, MemoryError | OperatorError):
+            return None
+        if isinstance(error, UndefinedDataError):
+            return UndefinedCallError(case.id, case.operator, str(error))
+        return CaseFileError(
             f"{case.id}: the data lie outside of what {case.operator} defines: {raised_by(error, operator.reference)}. "
             "Look at index ranges and at the lengths of lists in the parameters."
-        ) from error
+        )
+
+    return call_operator_function(operator.reference, operator.name, ask, refuse)
 
 
 def _refuse_too_large(case: Case) -> None:

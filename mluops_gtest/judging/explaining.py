@@ -30,7 +30,7 @@ from mluops_gtest.core.explanation import (
     WrongMap,
     WrongSample,
 )
-from mluops_gtest.core.operator import Operator, raised_by, source_of
+from mluops_gtest.core.operator import Operator, call_operator_function, refuse_by_operator
 from mluops_gtest.core.tensor import Array, DType, Tensor
 from mluops_gtest.judging.blocks import Picture, folded_width, value_text, widened
 from mluops_gtest.judging.criteria import beyond_tolerance
@@ -182,17 +182,11 @@ def _index(out: WrongOutput, place: int) -> tuple[int, ...]:
 
 def suspected(operator: Operator, name: str, call: OpCall) -> Mapping[str, Array]:
     """The outputs of a call that computes by the suspect of that name: some of the operator's, in their shapes."""
-    made = operator.suspects[name]
-    try:
-        outputs = made(call)
-    except Exception as error:
-        mistake = f"fails: {raised_by(error, made)}. It must give outputs wherever the reference gives a baseline."
-    else:
-        found = _mistake(operator, call, outputs)
-        if found is None:
-            return outputs
-        mistake = found
-    raise OperatorError(f"{source_of(made)}: the suspect {name!r} of {operator.name} {mistake}")
+    suspect, what = operator.suspects[name], f"the suspect {name!r} of {operator.name}"
+    refuse = refuse_by_operator(
+        suspect, f"{what} fails", "It must give outputs wherever the reference gives a baseline."
+    )
+    return call_operator_function(suspect, what, lambda: suspect(call), refuse, partial(_mistake, operator, call))
 
 
 def _mistake(operator: Operator, call: OpCall, outputs: object) -> str | None:

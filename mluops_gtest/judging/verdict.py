@@ -15,7 +15,7 @@ from mluops_gtest.base.errors import ContentError, UnwritableError
 from mluops_gtest.base.files import let_go
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.core import cause
-from mluops_gtest.core.buffers import owned_rows, pattern_of, places_holding, places_touched, proves_little
+from mluops_gtest.core.buffers import is_constant_baseline, owned_rows, pattern_of, places_holding, places_touched
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import Cause, Excess, Places, format_reason
 from mluops_gtest.core.explanation import Explanation
@@ -296,7 +296,7 @@ class _OutputJudge:
             else:
                 judgement.notes.append(format_reason((bits,)))
         if self.expectation.degenerate is None and tensor.id not in self.operator.counts:
-            judgement.constant[tensor.id] = proves_little(tensor, self.operator, self.expectation.counts)
+            judgement.constant[tensor.id] = is_constant_baseline(tensor, self.operator, self.expectation.counts)
         let_go(baseline)
 
     def _criteria(self, tensor: Tensor, criteria: tuple[Criterion, ...], spec: OutputSpec) -> tuple[Criterion, ...]:
