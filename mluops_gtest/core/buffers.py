@@ -14,7 +14,6 @@ from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from mluops_gtest.base.errors import HarnessError, repr_short, suggestion
 from mluops_gtest.base.files import pieces
@@ -41,36 +40,34 @@ GUARD_BYTES: Final = 1024
 GUARD_PATTERN: Final = 0x5C
 
 
-_Array = npt.NDArray[Any]
+@cache
+def _native_functions(library: ctypes.CDLL) -> tuple[Any, Any]:
+    """The library's functions that find the first difference and count what holds a pattern."""
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    first_difference, count_holding = library.mluops_first_difference, library.mluops_count_holding
+    first_difference.argtypes = [pointer, pointer, number]
+    count_holding.argtypes = [pointer, number, pointer, ctypes.c_int]
+    first_difference.restype = count_holding.restype = number
+    return first_difference, count_holding
 
 
-class _Functions:
-    def __init__(self, library: ctypes.CDLL) -> None:
-        pointer, number = ctypes.c_void_p, ctypes.c_int64
-        self.first_difference, self.count_holding = library.mluops_first_difference, library.mluops_count_holding
-        self.first_difference.argtypes = [pointer, pointer, number]
-        self.count_holding.argtypes = [pointer, number, pointer, ctypes.c_int]
-        self.first_difference.restype = self.count_holding.restype = number
-
-
-_functions: Final = cache(_Functions)
-
-
-def native_first_difference(left: _Array, right: _Array) -> int | None:
+def native_first_difference(left: Array, right: Array) -> int | None:
     """The offset of the first byte that differs between two contiguous arrays of one size; −1 where none does."""
     library = native_library()
     if library is None:
         return None
-    return int(_functions(library).first_difference(address_of(left), address_of(right), left.nbytes))
+    first_difference, _ = _native_functions(library)
+    return int(first_difference(address_of(left), address_of(right), left.nbytes))
 
 
-def native_count_holding(cells: _Array, pattern: _Array) -> int | None:
+def native_count_holding(cells: Array, pattern: Array) -> int | None:
     """How many cells of a contiguous array have the bits of the one in `pattern`."""
     library = native_library()
     if library is None:
         return None
+    _, count_holding = _native_functions(library)
     size = pattern.itemsize
-    return int(_functions(library).count_holding(address_of(cells), cells.nbytes // size, address_of(pattern), size))
+    return int(count_holding(address_of(cells), cells.nbytes // size, address_of(pattern), size))
 
 
 # The slab of an earlier, larger case goes on behind the last buffer. Bytes of it that are looked at, too: a fixed

@@ -23,7 +23,6 @@ from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.base.files import let_go
@@ -341,33 +340,19 @@ def folded_width(shape: tuple[int, ...], most: tuple[int, int] = (MAX_CELLS, MAX
     return side if height < width else max(1, side // width) * width
 
 
-_Array = npt.NDArray[Any]
-
-
-class _Functions:
-    def __init__(self, library: ctypes.CDLL) -> None:
-        pointer, number = ctypes.c_void_p, ctypes.c_int64
-        self.profile = library.mluops_profile
-        numbers = (number, number, number)
-        self.profile.argtypes = [
-            *(pointer, pointer, *numbers, pointer, pointer),
-            *(number, number, ctypes.c_double, pointer, pointer),
-        ]
-        self.profile.restype = None
-
-
-_functions: Final = cache(_Functions)
+@cache
+def _native_function(library: ctypes.CDLL) -> Any:
+    """The library's function that adds two arrays to a profile."""
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    profile = library.mluops_profile
+    of_arrays, of_map = (pointer, pointer, number, number, number), (pointer, pointer)
+    profile.argtypes = [*of_arrays, *of_map, number, number, ctypes.c_double, pointer, pointer]
+    profile.restype = None
+    return profile
 
 
 def native_profile(
-    evaluated: _Array,
-    baseline: _Array,
-    start: int,
-    lines: tuple[_Array, _Array],
-    lowest: int,
-    epsilon: float,
-    counts: _Array,
-    cells: _Array,
+    evaluated: Array, baseline: Array, start: int, lines: tuple[Array, Array], counts: Array, cells: Array
 ) -> bool:
     """Add two contiguous float32 arrays, part of larger ones from `start` on, to `counts` and `cells`.
 
@@ -377,9 +362,9 @@ def native_profile(
     if library is None:
         return False
     down, across = lines
-    _functions(library).profile(
+    _native_function(library)(
         *(address_of(evaluated), address_of(baseline), start, evaluated.size, len(across)),
-        *(address_of(down), address_of(across), len(counts), lowest, epsilon, address_of(counts), address_of(cells)),
+        *(address_of(down), address_of(across), len(counts), LOWEST, EPSILON, address_of(counts), address_of(cells)),
     )
     return True
 
@@ -442,7 +427,7 @@ def _part(blocks: Blocks, start: int, scratch: Scratch, picture: Picture, lines:
     if elements.parts == 1 and e.dtype in _NARROW:
         e, b = e.astype(np.float32, copy=False), b.astype(np.float32, copy=False)
         counts, cells = np.zeros(BINS, np.int64), np.zeros(picture.rows * picture.columns)
-        if native_profile(e, b, start, lines, LOWEST, EPSILON, counts, cells):
+        if native_profile(e, b, start, lines, counts, cells):
             return _Part(counts, cells) if counts.any() else None
     places = np.flatnonzero((e != b) & ~(np.isnan(e) & np.isnan(b)))
     if not places.size:

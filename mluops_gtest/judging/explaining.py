@@ -223,10 +223,9 @@ class Suspects:
 
     def of(self, tensor: Tensor, out: WrongOutput) -> tuple[Callable[[], Iterator[Fit]], Callable[[], Iterator[Fit]]]:
         """Two lists of mistakes tried on an output: what the operator names, and rounded inputs."""
-        small = self._case.elements <= _MAX_ELEMENTS
-        if not small or out.held_to == "written":
+        if self._case.elements > _MAX_ELEMENTS or out.held_to == "written":
             return lambda: iter(()), lambda: iter(())
-        return lambda: self._fit_suspects(tensor, out), lambda: self._rounded(tensor, out)
+        return partial(self._fit_suspects, tensor, out), partial(self._rounded, tensor, out)
 
     def _fit_suspects(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
         for name in self._operator.suspects:

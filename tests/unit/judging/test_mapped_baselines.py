@@ -30,7 +30,7 @@ def values(tmp_path):
 PASSES = {
     "compare": lambda values, other: compare(other, values, DType.FLOAT, (CriterionKind.DIFF1,)),
     "profile": lambda values, other: profile_of("output", other, values, DType.FLOAT),
-    "second look": lambda values, other: element_errors(other, values, DType.FLOAT, Bound(values, 3)),
+    "element-wise check": lambda values, other: element_errors(other, values, DType.FLOAT, Bound(values, 3)),
     "inputs": lambda values, other: first_difference(*(one.reshape(-1).view(np.uint8) for one in (other, values))),
 }
 
