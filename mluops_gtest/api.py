@@ -20,7 +20,7 @@ from mluops_gtest.catalog.operators import Operators
 from mluops_gtest.catalog.produce import plan_generation
 from mluops_gtest.catalog.root import BUILTIN
 from mluops_gtest.catalog.selection import Session
-from mluops_gtest.core.binding import baseline_of
+from mluops_gtest.core.buffers import baseline_of
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Backend, Query
 from mluops_gtest.core.operator import Baseline, Operator

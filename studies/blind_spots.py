@@ -28,8 +28,7 @@ from mluops_gtest.core.operator import Bound
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.tensor import Array, CriterionKind, DType, Precision, WorkingPrecision
 from mluops_gtest.judging.blocks import elements_of
-from mluops_gtest.judging.elementwise import allowances, can_be_bounded
-from mluops_gtest.judging.elementwise_check import ElementwiseCheck
+from mluops_gtest.judging.elementwise import ElementwiseCheck, allowances, can_be_bounded
 from mluops_gtest.judging.figures import EPSILON
 from mluops_gtest.judging.verdict import judge_values
 from mluops_gtest.results.saved_outputs import CaseOutputs, OutputPair

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from mluops_gtest.catalog.selection import Session
-from mluops_gtest.core.binding import computed_bounds
+from mluops_gtest.core.buffers import computed_bounds
 from mluops_gtest.core.case import Case, Query
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.judging.elementwise_check import expectation_of
+from mluops_gtest.judging.elementwise import expectation_of
 from mluops_gtest.running.caller import open_callers
 from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.running.options import RunOptions

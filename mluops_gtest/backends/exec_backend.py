@@ -27,7 +27,7 @@ from msgspec import field
 from mluops_gtest.base.errors import BackendError
 from mluops_gtest.base.files import OutputPipe, remove_tree
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.binding import checked_seconds, short
+from mluops_gtest.core.buffers import checked_seconds, short
 from mluops_gtest.core.call import Crashed, Declined, OpCall, Status, TensorArg, Violated
 from mluops_gtest.core.case import DEVICE_VARIABLE
 from mluops_gtest.core.cause import Cause, FileSize, LegacyReason, ProgramDied

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from mluops_gtest.base.errors import BackendError, OperatorError, repr_short
-from mluops_gtest.core.binding import baseline_of
+from mluops_gtest.core.buffers import baseline_of
 from mluops_gtest.core.call import Declined, OpCall, Status, TensorArg
 from mluops_gtest.core.case import DEVICE_VARIABLE
 from mluops_gtest.core.operator import Operator, source_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from mluops_gtest.base.errors import BackendError, UnknownNameError, UsageError
 from mluops_gtest.base.files import settled_bytecode
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.case import MEMBERS, Backend, misfits
+from mluops_gtest.core.case import MEMBERS, Backend, invalid_members
 from mluops_gtest.core.operator_parts import C_API, KnownOperators
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def checked_backend(spec: str, value: Any) -> Backend:
     """An instance as it is; a class or a factory without arguments is called."""
     if inspect.isclass(value) or (callable(value) and not hasattr(value, "run")):
         value = _guarded(spec, value)
-    for misfit in misfits(value, [member for member in MEMBERS if member.required]):
+    for misfit in invalid_members(value, [member for member in MEMBERS if member.required]):
         raise BackendError(f"Backend {spec!r}: {type(value).__name__} is not a backend. {misfit}")
     backend: Backend = value
     return backend

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ from mluops_gtest.authoring.calls import dtype_of
 from mluops_gtest.authoring.random import MAX_LANES, Draw
 from mluops_gtest.base.errors import ContentError, DeclarationError, HarnessError, OperatorError, repr_short, suggestion
 from mluops_gtest.casefiles.lock import LockedTensor, LockEntry
-from mluops_gtest.core.binding import (
+from mluops_gtest.core.buffers import (
+    ask_about_call,
     baseline_of,
     bind_values,
-    call_operator_function,
     expected_results,
-    proves_little,
+    is_constant_baseline,
     row_counts,
 )
 from mluops_gtest.core.call import Params, Status
@@ -28,6 +29,7 @@ from mluops_gtest.core.operator import (
     Operator,
     OutputSpec,
     RecipeOutput,
+    call_operator_function,
     plain_params,
     raised_at,
     raised_by,
@@ -110,24 +112,25 @@ _REFUSALS = (ValueError, AssertionError, LookupError, TypeError, ArithmeticError
 
 def call_recipe(draft: CaseDraft, operator: Operator, draw: Draw) -> RecipeOutput:
     """What the recipe makes from the declaration; errors name the line of the recipe."""
-    recipe = operator.recipes[draft.recipe]
-    try:
-        made = recipe(draw, dict(draft.params), DType.named(draft.dtype), **draft.args)
-    except Exception as error:
+    recipe, where = operator.recipes[draft.recipe], f"{draft.where}: case {draft.id}: recipe {draft.recipe!r}"
+
+    def refuse(error: Exception) -> DeclarationError | None:
         if type(error) is ContentError:
             # What a recipe asserts of its data does not know the case.
-            raise DeclarationError(f"{draft.where}: case {draft.id}: recipe {draft.recipe!r}: {error}") from error
+            return DeclarationError(f"{where}: {error}")
         if not is_of_author(error, recipe):
-            raise
+            return None
         # A recipe raises ValueError for arguments it cannot use; any other exception may be a mistake in it.
         words = str(error) if isinstance(error, ValueError) else raised_by(error, recipe)
-        raise DeclarationError(
-            f"{draft.where}: case {draft.id}: recipe {draft.recipe!r} refuses its arguments: {words}"
-        ) from error
-    mistake = _mistake(operator, made)
-    if mistake is not None:
-        raise OperatorError(f"{source_of(recipe)}: the recipe {draft.recipe!r} {mistake}")
-    return made
+        return DeclarationError(f"{where} refuses its arguments: {words}")
+
+    return call_operator_function(
+        recipe,
+        f"the recipe {draft.recipe!r}",
+        lambda: recipe(draw, dict(draft.params), DType.named(draft.dtype), **draft.args),
+        refuse,
+        partial(_mistake, operator),
+    )
 
 
 def is_of_author(error: Exception, function: object) -> bool:
@@ -188,15 +191,16 @@ def make_fuzz_case(draft: CaseDraft, operator: Operator, spoil: Callable[[Case],
 
 def _wrap_operator_errors(draft: CaseDraft, operator: Operator, make: Callable[[], Case]) -> Case:
     """What `make` gives; what the operator's own code raises is told with the case."""
-    try:
-        return make()
-    except Exception as error:
+
+    def refuse(error: Exception) -> DeclarationError | None:
         if not is_of_author(error, operator.reference):
-            raise
-        raise DeclarationError(
+            return None
+        return DeclarationError(
             f"{draft.where}: case {draft.id} cannot be made of these values: {raised_by(error, operator.reference)}. "
             "Correct params and data, or the operator; a call that it refuses is made from a valid one by `change`."
-        ) from error
+        )
+
+    return call_operator_function(operator.reference, operator.name, make, refuse)
 
 
 def _make_declared(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
@@ -220,9 +224,7 @@ def _make_declared(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
 
 def _make_fuzz_case(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
     case = spoil(_draw(draft, operator, call_recipe(draft, operator, Draw(draft.seed))))
-    answer = call_operator_function(
-        operator, operator.reference, operator.answer, bind_values(case, operator), "a drawn call"
-    )
+    answer = ask_about_call(operator, operator.reference, operator.answer, bind_values(case, operator), "a drawn call")
     # Nobody looked at what was drawn: a constant baseline is no mistake.
     expect = replace(case.expect, status=answer.status, check=answer.check, degenerate="drawn")
     case = replace(case, expect=expect)
@@ -426,7 +428,7 @@ def _filled(tensor: Tensor, baseline: Baseline, draft: CaseDraft, operator: Oper
 def _refuse_degenerate(draft: CaseDraft, operator: Operator, case: Case) -> None:
     """A constant baseline proves little; it must be declared so, and only where it is so."""
     counts = row_counts(operator, case.outputs, expected_results(case, operator))
-    constant = [tensor.id for tensor in case.outputs if proves_little(tensor, operator, counts)]
+    constant = [tensor.id for tensor in case.outputs if is_constant_baseline(tensor, operator, counts)]
     if constant and draft.expect.degenerate is None:
         raise DeclarationError(
             f"{draft.where}: case {draft.id}: the baseline of {', '.join(constant)} is constant, which proves little. "

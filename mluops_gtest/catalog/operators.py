@@ -145,8 +145,8 @@ class Operators(KnownOperators):
         owner = self[operator]
         name = f"{_module_name(generator)}.{part.file}"
         value: Any = getattr(_load_module(name, path, generators_of(generator)), part.name, None)
-        if not part.fits(value):
-            raise ContentError(f"{path}: the file must define {part.name}, {part.wanted}.")
+        if not part.accepts(value):
+            raise ContentError(f"{path}: the file must define {part.name}, {part.description}.")
         mistake = part.mistake(value, owner)
         if mistake is not None:
             raise ContentError(f"{path}: {mistake}.")

@@ -28,7 +28,7 @@ from mluops_gtest.casefiles.writer import case_text, write_case
 from mluops_gtest.catalog.make import as_declared, lock_entry, make_case
 from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue, Session
-from mluops_gtest.core.binding import baseline_of, bind_values, expected_results, owned_rows, row_counts
+from mluops_gtest.core.buffers import baseline_of, bind_values, expected_results, owned_rows, row_counts
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Case, CaseDraft, Expect, Query
 from mluops_gtest.core.operator import CheckVerdict, Operator

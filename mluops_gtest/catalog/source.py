@@ -46,7 +46,7 @@ from mluops_gtest.catalog.cache import (
 from mluops_gtest.catalog.make import as_declared, lock_entry, make_case, same_values
 from mluops_gtest.catalog.operators import code_files, python_files
 from mluops_gtest.catalog.selection import Catalogue, Selected
-from mluops_gtest.core.binding import bind_values, bounds_of, mistake_in
+from mluops_gtest.core.buffers import bind_values, bounds_of, mistake_in
 from mluops_gtest.core.case import Case, CaseDraft, Reseed, Reseeded
 from mluops_gtest.core.operator import Bound, Operator
 from mluops_gtest.core.tensor import digest_bytes, digest_tensors

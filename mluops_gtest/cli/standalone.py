@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from mluops_gtest.backends.registry import BUILT_IN, python_target
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.binding import bind_values, has_buffer, owned_rows
+from mluops_gtest.core.buffers import bind_values, has_buffer, owned_rows
 from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Status
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import BeyondBound
@@ -26,7 +26,7 @@ from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import C_API, CApi, CArguments, CEnum, KnownOperators
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Array, Criterion, DType, Layout, Tensor
-from mluops_gtest.judging.elementwise_check import Expectation, expectation_of
+from mluops_gtest.judging.elementwise import Expectation, expectation_of
 
 _PER_LINE = 16
 

@@ -250,7 +250,7 @@ class Member(Value):
         """It is called, not read."""
         return "(" in self.signature
 
-    def fits(self, value: object) -> bool:
+    def accepts(self, value: object) -> bool:
         """The value can be this member."""
         if self.is_method:
             return callable(value)
@@ -293,18 +293,18 @@ MEMBERS: Final = (
 _PRECISION: Final = next(member for member in MEMBERS if member.name == "precision")
 
 
-def misfits(backend: object, members: Iterable[Member] = MEMBERS) -> Iterator[str]:
+def invalid_members(backend: object, members: Iterable[Member] = MEMBERS) -> Iterator[str]:
     """What is wrong with the members of a backend, in words."""
     for member in members:
         if not hasattr(backend, member.name):
             if member.required:
                 yield f"It has no `{member.name}`; it needs `{member.signature}`."
-        elif not member.fits(getattr(backend, member.name)):
+        elif not member.accepts(getattr(backend, member.name)):
             allowed = f" {PRECISION_WORDS}" if member is _PRECISION else ""
             yield f"Its `{member.name}` does not fit; it must be `{member.signature}`.{allowed}"
 
 
-class OfferedBackend:
+class BackendAdapter:
     """A backend through its contract: members that it does not offer have their defaults."""
 
     def __init__(self, backend: Backend) -> None:
@@ -342,7 +342,7 @@ class OfferedBackend:
     def precision(self) -> DeclaredPrecision:
         """What it computes in; float where it says nothing that is a precision."""
         declared: DeclaredPrecision = getattr(self._backend, "precision", Precision.FLOAT.value)
-        return declared if _PRECISION.fits(declared) else Precision.FLOAT.value
+        return declared if _PRECISION.accepts(declared) else Precision.FLOAT.value
 
     @property
     def members(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from mluops_gtest.base.frozen import snake_case
-from mluops_gtest.core.wording import Worded, Wording, union_of_kinds
+from mluops_gtest.core.outcome import Worded, Wording, union_of_kinds
 
 # Of one output by this version: enough to see what is meant, small enough for two thousand cases that fail.
 MAX_SAMPLES: Final = 24
@@ -123,7 +123,7 @@ class NeverWritten(_Law):
     zh = "从未写入"
 
 
-class KeptPreset(_Law):
+class PresetUnchanged(_Law, tag="kept_preset"):
     """They hold what the caller preset."""
 
     value: int
@@ -297,7 +297,7 @@ class LaidOut(_Law):
         return f"按轴序 {', '.join(map(str, self.order))} 的布局存放"
 
 
-class TakenFrom(_Law):
+class ShiftedAlongAxes(_Law, tag="taken_from"):
     """The right value of another element: so many indices further along each axis."""
 
     offset: tuple[int, ...]
@@ -313,7 +313,7 @@ class TakenFrom(_Law):
         return f"为{'、'.join(steps)}处应有的值"
 
 
-class TakenFromFlat(_Law):
+class ShiftedInMemory(_Law, tag="taken_from_flat"):
     """The right value of another element: so many elements further in memory."""
 
     offset: int

@@ -6,14 +6,15 @@ What is known about one operator: its tensors, parameters, ordered checks, refer
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from mluops_gtest.base.errors import HarnessError, OperatorError
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.call import OpCall, Params, ParamValue, SizedAxis, Status
 from mluops_gtest.core.tensor import Array, Criterion, DType, Layout
@@ -87,6 +88,47 @@ def raised_by(error: BaseException, function: object) -> str:
     own = source_of(function)
     place = raised_at(error, Path(own).parent) or own
     return "; ".join([f"{type(error).__name__}: {error} ({place})", *getattr(error, "__notes__", ())])
+
+
+T = TypeVar("T")
+
+
+def call_operator_function(
+    function: object,
+    what: str,
+    ask: Callable[[], T],
+    refuse: Callable[[Exception], HarnessError | None] = lambda _: None,
+    mistake_in: Callable[[object], str | None] = lambda _: None,
+) -> T:
+    """What `ask` gets from a function of an operator; `what` names it in words.
+
+    An exception becomes what `refuse` makes of it, and stays as it is where that is None. An answer with a mistake, in
+    words, becomes an error with the function's file and line.
+    """
+    try:
+        answer = ask()
+    except Exception as error:
+        refusal = refuse(error)
+        if refusal is None:
+            raise
+        raise refusal from error
+    mistake = mistake_in(answer)
+    if mistake is not None:
+        raise OperatorError(f"{source_of(function)}: {what} {mistake}")
+    return answer
+
+
+def refuse_by_operator(
+    function: object, fails: str, advice: str, unless: tuple[type[Exception], ...] = ()
+) -> Callable[[Exception], OperatorError | None]:
+    """Makes of an exception the error that says what fails, with file and line; None of one of the types `unless`."""
+
+    def refuse(error: Exception) -> OperatorError | None:
+        if isinstance(error, unless):
+            return None
+        return OperatorError(f"{source_of(function)}: {fails}: {raised_by(error, function)}. {advice}")
+
+    return refuse
 
 
 class TensorSpec(Value):
@@ -339,24 +381,15 @@ class Operator:
 
     def check(self, name: str) -> Check:
         """The check of that name."""
-        for check in self.checks:
-            if check.name == name:
-                return check
-        raise KeyError(name)
+        return _first((check for check in self.checks if check.name == name), name)
 
     def output(self, name: str) -> OutputSpec:
         """The output of that id."""
-        for spec in self.outputs:
-            if spec.id == name:
-                return spec
-        raise KeyError(name)
+        return _first((spec for spec in self.outputs if spec.id == name), name)
 
     def input(self, name: str) -> TensorSpec:
         """The input of that id."""
-        for spec in self.inputs:
-            if spec.id == name:
-                return spec
-        raise KeyError(name)
+        return _first((spec for spec in self.inputs if spec.id == name), name)
 
     @property
     def tensors(self) -> tuple[TensorSpec | OutputSpec, ...]:
@@ -383,6 +416,12 @@ class Operator:
     def params_descriptor(self) -> str | None:
         """The name of the descriptor that carries the parameters in the C API, where one does."""
         return None if self.params is None else self.params.descriptor
+
+
+def _first(matching: Iterator[T], name: str) -> T:
+    for one in matching:
+        return one
+    raise KeyError(name)
 
 
 def _first_broken(checks: Iterable[Check], call: OpCall) -> CheckVerdict:

@@ -7,19 +7,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import field
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.call import ExactElements, OpCall, Space
 from mluops_gtest.core.case import OPEN_TAGS
-from mluops_gtest.core.operator import Mutant, Operator
-
-if TYPE_CHECKING:
-    from mluops_gtest.core.call import ExactElements, Space
-    from mluops_gtest.core.operator import Reduction
-
+from mluops_gtest.core.operator import Mutant, Operator, Reduction
 
 T = TypeVar("T")
 
@@ -29,12 +24,12 @@ TorchKernel = Callable[[OpCall, Mapping[str, Any], Mapping[str, Any]], None]
 
 
 class Part(Value, Generic[T]):
-    """`file`.py beside the operator's __init__.py defines `name`, whose value is `wanted`, in words, and `fits`."""
+    """`file`.py beside the operator's __init__.py defines `name`, a value that it `accepts`: its `description`."""
 
     file: str
     name: str
-    wanted: str
-    fits: Callable[[object], bool]
+    description: str
+    accepts: Callable[[object], bool]
     # What in a value that fits does not belong to this operator, in words; None if nothing.
     mistake: Callable[[T, Operator], str | None] = lambda _value, _operator: None
 
@@ -45,72 +40,6 @@ class KnownOperators(Mapping[str, Operator]):
     @abstractmethod
     def part(self, operator: str, part: Part[T]) -> T | None:
         """What the operator's folder has of this part, loaded when first asked for; None where it has none."""
-
-
-def _are_mutants(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(one, Mutant) for one in value)
-
-
-def _mistake_in_mutants(mutants: tuple[Mutant, ...], _operator: Operator) -> str | None:
-    names = sorted(one.name for one in mutants)
-    twice = next((first for first, second in pairwise(names) if first == second), None)
-    return None if twice is None else f"two mutants are named {twice!r}; give each a name of its own"
-
-
-def _are_variants(value: object) -> bool:
-    return isinstance(value, Mapping) and set(value) <= set(OPEN_TAGS) and all(map(_are_mutants, value.values()))
-
-
-def _is_c_api(value: object) -> bool:
-    # Few commands know of C functions.
-
-    return is_c_api(value)
-
-
-def _mistake_in_c_api(value: "CApi", operator: Operator) -> str | None:
-
-    return mistake_in(value, operator)
-
-
-def _is_space(value: object) -> bool:
-    from mluops_gtest.core.call import Space
-
-    return isinstance(value, Space)
-
-
-def _mistake_in_space(space: "Space", _operator: Operator) -> str | None:
-    return space.mistake()
-
-
-def _are_reductions(value: object) -> bool:
-    from mluops_gtest.core.operator import Reduction
-
-    return isinstance(value, Mapping) and all(isinstance(one, Reduction) for one in value.values())
-
-
-MUTANTS: Final[Part[tuple[Mutant, ...]]] = Part(
-    "mutants", "MUTANTS", "a tuple of mluops_gtest.authoring.Mutant", _are_mutants, _mistake_in_mutants
-)
-# By the tag whose cases alone tell them from others: implementations that the document allows.
-VARIANTS: Final[Part[Mapping[str, tuple[Mutant, ...]]]] = Part(
-    "variants",
-    "VARIANTS",
-    f"a mapping of {' and '.join(OPEN_TAGS)} to tuples of mluops_gtest.authoring.Mutant",
-    _are_variants,
-)
-TORCH_KERNEL: Final[Part[TorchKernel]] = Part("torch_kernel", "run", "a function run(call, inputs, outputs)", callable)
-C_API: "Final[Part[CApi]]" = Part(
-    "c_api", "C_API", "a tuple of mluops_gtest.authoring.c_api.CSignature", _is_c_api, _mistake_in_c_api
-)
-SPACE: "Final[Part[Space]]" = Part(
-    "space", "SPACE", "a mluops_gtest.authoring.space.Space", _is_space, _mistake_in_space
-)
-REDUCTIONS: "Final[Part[Mapping[str, Reduction]]]" = Part(
-    "reductions", "REDUCTIONS", "a mapping of names to mluops_gtest.authoring.reductions.Reduction", _are_reductions
-)
-EXACT: "Final[Part[ExactElements]]" = Part(
-    "exact", "elements", "a function elements(call) that gives a function of an index per output", callable
-)
 
 
 class CType(Enum):
@@ -240,11 +169,6 @@ class CSignature(Value):
 CApi = tuple[CSignature, ...]
 
 
-def is_c_api(value: object) -> bool:
-    """A tuple of at least one signature."""
-    return isinstance(value, tuple) and bool(value) and all(isinstance(one, CSignature) for one in value)
-
-
 def mistake_in(api: CApi, operator: Operator) -> str | None:
     """What in the functions does not fit the operator, in words; None if nothing does."""
     for name in operator.queries:
@@ -303,3 +227,54 @@ def _unknown_names(function: str, arguments: CArguments, operator: Operator) -> 
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
+
+
+def _are_mutants(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(one, Mutant) for one in value)
+
+
+def _mistake_in_mutants(mutants: tuple[Mutant, ...], _operator: Operator) -> str | None:
+    names = sorted(one.name for one in mutants)
+    twice = next((first for first, second in pairwise(names) if first == second), None)
+    return None if twice is None else f"two mutants are named {twice!r}; give each a name of its own"
+
+
+def _are_variants(value: object) -> bool:
+    return isinstance(value, Mapping) and set(value) <= set(OPEN_TAGS) and all(map(_are_mutants, value.values()))
+
+
+def _are_signatures(value: object) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(isinstance(one, CSignature) for one in value)
+
+
+def _are_reductions(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(one, Reduction) for one in value.values())
+
+
+MUTANTS: Final[Part[tuple[Mutant, ...]]] = Part(
+    "mutants", "MUTANTS", "a tuple of mluops_gtest.authoring.Mutant", _are_mutants, _mistake_in_mutants
+)
+# By the tag whose cases alone tell them from others: implementations that the document allows.
+VARIANTS: Final[Part[Mapping[str, tuple[Mutant, ...]]]] = Part(
+    "variants",
+    "VARIANTS",
+    f"a mapping of {' and '.join(OPEN_TAGS)} to tuples of mluops_gtest.authoring.Mutant",
+    _are_variants,
+)
+TORCH_KERNEL: Final[Part[TorchKernel]] = Part("torch_kernel", "run", "a function run(call, inputs, outputs)", callable)
+C_API: Final[Part[CApi]] = Part(
+    "c_api", "C_API", "a tuple of mluops_gtest.authoring.c_api.CSignature", _are_signatures, mistake_in
+)
+SPACE: Final[Part[Space]] = Part(
+    "space",
+    "SPACE",
+    "a mluops_gtest.authoring.space.Space",
+    lambda value: isinstance(value, Space),
+    lambda space, _: space.mistake(),
+)
+REDUCTIONS: Final[Part[Mapping[str, Reduction]]] = Part(
+    "reductions", "REDUCTIONS", "a mapping of names to mluops_gtest.authoring.reductions.Reduction", _are_reductions
+)
+EXACT: Final[Part[ExactElements]] = Part(
+    "exact", "elements", "a function elements(call) that gives a function of an index per output", callable
+)

@@ -1,9 +1,53 @@
-"""The verdicts on a case: one table that every report, the gate and the terminal read.
+"""The verdicts on a case, one table that every report, the gate and the terminal read; and words in both languages.
 
-When a reading that still passes has grown enough to be told: one rule for the gate and for the history.
+Words stand where a value is defined, and are formatted in one way. At the end: when a reading that still passes has
+grown enough to be told, one rule for the gate and for the history.
 """
 
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Union, dataclass_transform
+
+import msgspec
+
 from mluops_gtest.base.frozen import TableEnum
+
+
+class Wording(NamedTuple):
+    """The same words in English and in Chinese."""
+
+    en: str
+    zh: str
+
+    def format(self, lang: str, /, *values: object, **named_values: object) -> str:
+        """The words in that language, with their places filled."""
+        return str(getattr(self, lang)).format(*values, **named_values)
+
+
+class _Attributes:
+    """The attributes of a value as the names in a pattern."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self._value, name)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class Worded(msgspec.Struct, frozen=True):
+    """A value whose class has `en` and `zh`: patterns of its attributes, or methods where grammar needs them."""
+
+    def format(self, lang: str = "en") -> str:
+        """What is said of this value."""
+        words = getattr(self, lang)
+        return words.format_map(_Attributes(self)) if isinstance(words, str) else str(words())
+
+
+def union_of_kinds(base: type[Worded], *namespaces: Mapping[str, object]) -> Any:
+    """The type of what files may hold: any kind of `base` in these modules; what only groups kinds has no words."""
+    values = (value for namespace in namespaces for value in namespace.values())
+    kinds = (value for value in values if isinstance(value, type) and issubclass(value, base) and hasattr(value, "en"))
+    return Union[tuple(kinds)]  # noqa: UP007 - of a tuple
 
 
 class Tone(TableEnum):
@@ -96,21 +140,8 @@ class Outcome(TableEnum):
 
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 # The order in which people look at a list of cases.
-GRAVEST_FIRST = (
-    Outcome.CRASHED,
-    Outcome.TIMED_OUT,
-    Outcome.MEMORY,
-    Outcome.FAILED,
-    Outcome.WRONG_STATUS,
-    Outcome.ERROR,
-    Outcome.FLAKY,
-    Outcome.SUSPECT,
-    Outcome.XPASSED,
-    Outcome.NOT_RUN,
-    Outcome.XFAILED,
-    Outcome.SKIPPED,
-    Outcome.PASSED,
-)
+_BY_GRAVITY = "crashed timed_out memory failed wrong_status error flaky suspect xpassed not_run xfailed skipped passed"
+GRAVEST_FIRST = tuple(_OUTCOMES[word] for word in _BY_GRAVITY.split())
 
 
 # A growth by more than this factor is drift.

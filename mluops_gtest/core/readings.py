@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mluops_gtest.core.explanation import AxisSet, Explanation, Law, LineKind, OneSided, Where, WithinUlp
-from mluops_gtest.core.wording import Wording
+from mluops_gtest.core.outcome import Wording
 
 # Of tiles, vectors and blocks: what is behind the last whole one is worth a name.
 MULTIPLES: Final = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)

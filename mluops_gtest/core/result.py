@@ -13,8 +13,7 @@ from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Case, Reseeded
 from mluops_gtest.core.cause import Cause, Exceeded, Leak, LegacyReason, format_reason, format_share
 from mluops_gtest.core.explanation import Explanation
-from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.wording import Wording
+from mluops_gtest.core.outcome import Outcome, Wording
 
 # Of one output, the worst first.
 MAX_EXAMINED: Final = 1000

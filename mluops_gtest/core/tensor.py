@@ -104,20 +104,8 @@ class DType(TableEnum):
 
 
 _DTYPES = {member.value: member for member in DType}
-_INTEGERS = frozenset(
-    {
-        DType.INT8,
-        DType.INT16,
-        DType.INT31,
-        DType.INT32,
-        DType.INT64,
-        DType.UINT8,
-        DType.UINT16,
-        DType.UINT32,
-        DType.UINT64,
-        DType.BOOL,
-    }
-)
+_INTEGER_WORDS = "int8 int16 int31 int32 int64 uint8 uint16 uint32 uint64 bool"
+_INTEGERS = frozenset(_DTYPES[word] for word in _INTEGER_WORDS.split())
 
 
 class Layout(TableEnum):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.core import cause
-from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import ExactElement, ExactElements, ExactValue
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Operator
@@ -20,7 +20,7 @@ from mluops_gtest.core.result import MAX_EXAMINED, MAX_EXAMPLES, Arbitration, Ca
 from mluops_gtest.core.tensor import Array, Criterion, DType, Precision, Tensor
 from mluops_gtest.judging.blocks import value_text, widened
 from mluops_gtest.judging.criteria import allowed_error, beyond_tolerance, worst_elements
-from mluops_gtest.judging.elementwise_check import ElementwiseCheck
+from mluops_gtest.judging.elementwise import ElementwiseCheck
 
 # Significant bits, and the exponents of the smallest and the largest normal number (2^e ≤ x < 2^(e+1)).
 _FORMATS: Final = {

@@ -18,7 +18,7 @@ import numpy as np
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.core.operator import Bound
 from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType, Precision
-from mluops_gtest.judging.blocks import Blocks, Elements, Scratch, Sums, elements_of, joined, total
+from mluops_gtest.judging.blocks import EPSILON, Blocks, Elements, Scratch, Sums, elements_of, joined, total
 from mluops_gtest.judging.elementwise import (
     ElementErrors,
     Limits,
@@ -29,7 +29,6 @@ from mluops_gtest.judging.elementwise import (
     native_limits,
 )
 from mluops_gtest.judging.figures import (
-    EPSILON,
     EQUAL,
     BlockStats,
     NativePass,

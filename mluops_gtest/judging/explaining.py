@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import OperatorError, repr_short, suggestion
-from mluops_gtest.core.binding import bind_values, short
+from mluops_gtest.core.buffers import bind_values, short
 from mluops_gtest.core.call import OpCall, TensorArg
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.explanation import (
@@ -30,12 +30,11 @@ from mluops_gtest.core.explanation import (
     WrongMap,
     WrongSample,
 )
-from mluops_gtest.core.operator import Operator, raised_by, source_of
+from mluops_gtest.core.operator import Operator, call_operator_function, refuse_by_operator
 from mluops_gtest.core.tensor import Array, DType, Tensor
-from mluops_gtest.judging.blocks import value_text, widened
+from mluops_gtest.judging.blocks import Picture, folded_width, value_text, widened
 from mluops_gtest.judging.criteria import beyond_tolerance
-from mluops_gtest.judging.elementwise_check import ElementwiseCheck
-from mluops_gtest.judging.profile import Picture, folded_width
+from mluops_gtest.judging.elementwise import ElementwiseCheck
 from mluops_gtest.judging.rearrangements import rearrangements
 from mluops_gtest.judging.value_laws import (
     EITHER,
@@ -183,17 +182,11 @@ def _index(out: WrongOutput, place: int) -> tuple[int, ...]:
 
 def suspected(operator: Operator, name: str, call: OpCall) -> Mapping[str, Array]:
     """The outputs of a call that computes by the suspect of that name: some of the operator's, in their shapes."""
-    made = operator.suspects[name]
-    try:
-        outputs = made(call)
-    except Exception as error:
-        mistake = f"fails: {raised_by(error, made)}. It must give outputs wherever the reference gives a baseline."
-    else:
-        found = _mistake(operator, call, outputs)
-        if found is None:
-            return outputs
-        mistake = found
-    raise OperatorError(f"{source_of(made)}: the suspect {name!r} of {operator.name} {mistake}")
+    suspect, what = operator.suspects[name], f"the suspect {name!r} of {operator.name}"
+    refuse = refuse_by_operator(
+        suspect, f"{what} fails", "It must give outputs wherever the reference gives a baseline."
+    )
+    return call_operator_function(suspect, what, lambda: suspect(call), refuse, partial(_mistake, operator, call))
 
 
 def _mistake(operator: Operator, call: OpCall, outputs: object) -> str | None:
@@ -230,10 +223,9 @@ class Suspects:
 
     def of(self, tensor: Tensor, out: WrongOutput) -> tuple[Callable[[], Iterator[Fit]], Callable[[], Iterator[Fit]]]:
         """Two lists of mistakes tried on an output: what the operator names, and rounded inputs."""
-        small = self._case.elements <= _MAX_ELEMENTS
-        if not small or out.held_to == "written":
+        if self._case.elements > _MAX_ELEMENTS or out.held_to == "written":
             return lambda: iter(()), lambda: iter(())
-        return lambda: self._fit_suspects(tensor, out), lambda: self._rounded(tensor, out)
+        return partial(self._fit_suspects, tensor, out), partial(self._rounded, tensor, out)
 
     def _fit_suspects(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
         for name in self._operator.suspects:

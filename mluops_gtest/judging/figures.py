@@ -10,7 +10,7 @@ from mluops_gtest.base.files import let_go
 from mluops_gtest.base.native.arrays import CELL, NativeLimits, NativePair, ShareFigures, cell_figures, native_pair
 from mluops_gtest.core.tensor import Array
 from mluops_gtest.judging import blocks
-from mluops_gtest.judging.blocks import NO_SUMS, Blocks, Elements, Scratch, Sums, sums
+from mluops_gtest.judging.blocks import EPSILON, NO_SUMS, Blocks, Elements, Scratch, Sums, sums
 
 
 def max_ulp(evaluated: Array, baseline: Array, scratch: Array, *, one_sign: bool) -> int:
@@ -35,8 +35,6 @@ def _across_zero(evaluated: Array, baseline: Array) -> int:
     return int(((evaluated & magnitude).view(unsigned) + (baseline & magnitude).view(unsigned)).max())
 
 
-# The formulas' guard against a division by zero.
-EPSILON: Final = 1e-9
 # Parts at the end of a block that are searched first for the last one that differs.
 _NEAR: Final = 1024
 

@@ -17,8 +17,8 @@ from mluops_gtest.core.explanation import (
     ReorderedAlong,
     RepeatedAlong,
     ReversedAlong,
-    TakenFrom,
-    TakenFromFlat,
+    ShiftedAlongAxes,
+    ShiftedInMemory,
 )
 from mluops_gtest.core.tensor import Array
 from mluops_gtest.judging.value_laws import MAX_SEARCHED, Fit, WrongOutput
@@ -194,7 +194,7 @@ def _shifts(out: WrongOutput, surprise: Callable[[Array], bool]) -> Iterator[Fit
     flat_votes: Counter[int] = Counter()
     known = np.sort(flat)
     order = np.argsort(flat, kind="stable")
-    places, values, room = out.places[chosen], out.evaluated.reshape(-1)[out.places[chosen]], out.room[chosen]
+    places, values, room = out.places[chosen], out.evaluated.reshape(-1)[out.places[chosen]], out.allowance[chosen]
     for place, value, around in zip(places.tolist(), values, room, strict=True):
         # Both ends are searched for as what the values are, so that integers of 64 bits stay what they are.
         ends = (value, value) if around == 0 else (value - around, value + around)
@@ -210,10 +210,10 @@ def _shifts(out: WrongOutput, surprise: Callable[[Array], bool]) -> Iterator[Fit
             flat_votes[twin - place] += 1
     voted = [offset for offset, _ in sorted(votes.items(), key=lambda vote: (-vote[1], vote[0]))[:_MAX_OFFSETS]]
     for offset in dict.fromkeys((*voted, *beside)):
-        yield _shifted(out, TakenFrom(offset), partial(_at_offset, shape, offset), surprise)
+        yield _shifted(out, ShiftedAlongAxes(offset), partial(_at_offset, shape, offset), surprise)
     if len(shape) > 1:
         for step, _ in sorted(flat_votes.items(), key=lambda vote: (-vote[1], vote[0]))[:_MAX_OFFSETS]:
-            yield _shifted(out, TakenFromFlat(step), partial(_at_step, len(flat), step), surprise)
+            yield _shifted(out, ShiftedInMemory(step), partial(_at_step, len(flat), step), surprise)
 
 
 def _at_offset(shape: tuple[int, ...], offset: tuple[int, ...], places: Array) -> tuple[Array, Array]:

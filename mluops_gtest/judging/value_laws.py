@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.explanation import (
-    KeptPreset,
     Law,
     LostSign,
     MisplacedZeros,
@@ -26,6 +25,7 @@ from mluops_gtest.core.explanation import (
     NeverWritten,
     OffBy,
     OneSided,
+    PresetUnchanged,
     RoundedTo,
     SaturatedAt,
     ScaledBy,
@@ -147,7 +147,7 @@ class WrongOutput:
         return np.where(np.isfinite(allowed), allowed, 0.0)
 
     @cached_property
-    def room(self) -> Array:
+    def allowance(self) -> Array:
         """How far each of the wrong values may be from a number that a law gives for it."""
         return self._rounding(self.e) + self.slack(self.places)
 
@@ -281,7 +281,7 @@ def value_laws(out: WrongOutput) -> Iterator[Fit]:
         return
     if out.preset is not None:
         preset = out.preset
-        yield Fit(KeptPreset(preset), out.e == preset, lambda: np.full_like(out.baseline, preset))
+        yield Fit(PresetUnchanged(preset), out.e == preset, lambda: np.full_like(out.baseline, preset))
     if out.evaluated.dtype.kind in "fc":
         yield Fit(TurnedNan(), np.isnan(out.e) & ~np.isnan(out.b), lambda: np.full_like(out.baseline, np.nan))
         yield Fit(TurnedInfinite(), np.isinf(out.e) & np.isfinite(out.b))

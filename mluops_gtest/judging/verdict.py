@@ -15,8 +15,7 @@ from mluops_gtest.base.errors import ContentError, UnwritableError
 from mluops_gtest.base.files import let_go
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.core import cause
-from mluops_gtest.core.binding import owned_rows, proves_little
-from mluops_gtest.core.buffers import pattern_of, places_holding, places_touched
+from mluops_gtest.core.buffers import is_constant_baseline, owned_rows, pattern_of, places_holding, places_touched
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import Cause, Excess, Places, format_reason
 from mluops_gtest.core.explanation import Explanation
@@ -24,12 +23,10 @@ from mluops_gtest.core.operator import CheckVerdict, Operator, OutputSpec
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import Arbitration, CaseResult, ElementReading, Profile, Reading, Worst
 from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType, Tensor, exact
-from mluops_gtest.judging.blocks import value_text
+from mluops_gtest.judging.blocks import profile_of, value_text
 from mluops_gtest.judging.criteria import Comparison, allowed_error, compare, count_beyond, judge, judge_finite
-from mluops_gtest.judging.elementwise import ElementErrors
-from mluops_gtest.judging.elementwise_check import ElementwiseCheck, Expectation
+from mluops_gtest.judging.elementwise import ElementErrors, ElementwiseCheck, Expectation
 from mluops_gtest.judging.fingerprint import with_fingerprint
-from mluops_gtest.judging.profile import profile_of
 
 if TYPE_CHECKING:
     from mluops_gtest.judging.arbitration import Arbiter
@@ -299,7 +296,7 @@ class _OutputJudge:
             else:
                 judgement.notes.append(format_reason((bits,)))
         if self.expectation.degenerate is None and tensor.id not in self.operator.counts:
-            judgement.constant[tensor.id] = proves_little(tensor, self.operator, self.expectation.counts)
+            judgement.constant[tensor.id] = is_constant_baseline(tensor, self.operator, self.expectation.counts)
         let_go(baseline)
 
     def _criteria(self, tensor: Tensor, criteria: tuple[Criterion, ...], spec: OutputSpec) -> tuple[Criterion, ...]:

@@ -479,7 +479,7 @@ def _is_law(fitted: Fitted, axes: int) -> bool:
             return 0 <= axis < axes
         case laws.LaidOut(order=order):
             return sorted(order) == list(range(axes))
-        case laws.TakenFrom(offset=offset):
+        case laws.ShiftedAlongAxes(offset=offset):
             return len(offset) == axes and any(offset)
         case laws.WithinUlp(ulp=ulp):
             return ulp > 0

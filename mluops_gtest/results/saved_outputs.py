@@ -23,13 +23,13 @@ from mluops_gtest.base.files import place_below, replace_file
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.base.typed_files import Source, convert, decode_json, file_bytes, json_bytes
-from mluops_gtest.core.binding import owned_rows
+from mluops_gtest.core.buffers import owned_rows
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseInfo, CaseResult
 from mluops_gtest.core.tensor import Array, Criterion, DType, Tensor, digest_tensors
-from mluops_gtest.judging.elementwise_check import Expectation, expectation_of
+from mluops_gtest.judging.elementwise import Expectation, expectation_of
 from mluops_gtest.judging.fingerprint import with_fingerprint
 from mluops_gtest.judging.verdict import effective_criteria, judge_values, result_fields
 from mluops_gtest.results.folder import OUTPUTS

@@ -24,8 +24,7 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import cut_text
 from mluops_gtest.catalog.operators import Operators, load_operators
 from mluops_gtest.core import cause
-from mluops_gtest.core.binding import checked_seconds, short
-from mluops_gtest.core.buffers import Arena
+from mluops_gtest.core.buffers import Arena, checked_seconds, short
 from mluops_gtest.core.call import (
     REFUSALS_LIMIT,
     Crashed,
@@ -36,7 +35,7 @@ from mluops_gtest.core.call import (
     Violated,
     notes_within_limit,
 )
-from mluops_gtest.core.case import Backend, OfferedBackend
+from mluops_gtest.core.case import Backend, BackendAdapter
 from mluops_gtest.core.cause import DISTURBANCES, Cause, DeviceLost, Disturbed, RunLost, format_reason
 from mluops_gtest.core.tensor import WorkingPrecision
 
@@ -131,7 +130,7 @@ class Reply(Value):
         return format_reason(self.causes)
 
 
-def reply_of(backend: OfferedBackend, call: OpCall, *, empty: bool = False) -> Reply:
+def reply_of(backend: BackendAdapter, call: OpCall, *, empty: bool = False) -> Reply:
     """Run the call; whatever the backend raises becomes an ending with its reason."""
     start = _clock()
     try:
@@ -185,7 +184,7 @@ def _words(error: BaseException) -> str:
         return f"its text cannot be shown ({type(another).__name__})"
 
 
-def _status(backend: OfferedBackend, answer: Any) -> Status:
+def _status(backend: BackendAdapter, answer: Any) -> Status:
     if isinstance(answer, Status):
         return answer
     if isinstance(answer, bool) or not isinstance(answer, (int, np.integer)):
@@ -219,7 +218,7 @@ def _scalars(call: OpCall) -> dict[str, int]:
     return {str(name): int(value) for name, value in call.scalars.items()}
 
 
-def _device_seconds(backend: OfferedBackend) -> float | None:
+def _device_seconds(backend: BackendAdapter) -> float | None:
     value = backend.device_seconds()
     return None if value is None else checked_seconds("device_seconds() returned", value)
 
@@ -299,7 +298,7 @@ class InlineCaller(Caller):
     def __init__(self, backend: Backend, floats: FloatState | None = None) -> None:
         """`floats` is what loading left: calls compute like that, all else as we do. None: all as the caller does."""
         self._floats = floats
-        self._backend = offered = OfferedBackend(backend)
+        self._backend = offered = BackendAdapter(backend)
         self.name, self.version, self.is_reference = offered.name, offered.version, offered.is_reference
         self.precision = WorkingPrecision(offered.precision)
         self.tensors, self.workspace = Arena(), Arena()

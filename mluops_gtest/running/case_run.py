@@ -17,14 +17,13 @@ from msgspec.structs import replace
 from mluops_gtest.base.errors import ContentError, UndefinedCallError
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core import cause
-from mluops_gtest.core.binding import BoundSource, computed_bounds
-from mluops_gtest.core.buffers import Side
+from mluops_gtest.core.buffers import BoundSource, Side, computed_bounds
 from mluops_gtest.core.call import ElementsSource
 from mluops_gtest.core.case import Case, CaseSource
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import Attempt, CaseInfo, CaseResult
-from mluops_gtest.judging.elementwise_check import ElementwiseCheck, Expectation, expectation_of
+from mluops_gtest.judging.elementwise import ElementwiseCheck, Expectation, expectation_of
 from mluops_gtest.judging.fingerprint import fingerprint, with_fingerprint
 from mluops_gtest.judging.verdict import not_judged, not_loaded
 from mluops_gtest.results.saved_outputs import CaseOutputs, OutputListener

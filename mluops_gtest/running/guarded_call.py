@@ -12,8 +12,18 @@ from mluops_gtest.base.files import pieces
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import cut_text
 from mluops_gtest.core import cause
-from mluops_gtest.core.binding import bind, bind_values, has_buffer, owned_rows
-from mluops_gtest.core.buffers import Buffer, BufferSpec, Side, fill, first_difference, pattern_of
+from mluops_gtest.core.buffers import (
+    Buffer,
+    BufferSpec,
+    Side,
+    bind,
+    bind_values,
+    fill,
+    first_difference,
+    has_buffer,
+    owned_rows,
+    pattern_of,
+)
 from mluops_gtest.core.call import ExactElements, OpCall, QueryAnswer, Status
 from mluops_gtest.core.case import BUFFER_LIMIT, Case
 from mluops_gtest.core.cause import Cause
@@ -21,7 +31,7 @@ from mluops_gtest.core.operator import CheckVerdict, Operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Array, Tensor
-from mluops_gtest.judging.elementwise_check import ElementwiseCheck, Expectation
+from mluops_gtest.judging.elementwise import ElementwiseCheck, Expectation
 from mluops_gtest.judging.fingerprint import with_fingerprint
 from mluops_gtest.judging.verdict import judge_untouched, judge_values, result_fields
 from mluops_gtest.running.caller import Caller, Ending, Reply

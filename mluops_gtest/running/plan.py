@@ -19,7 +19,7 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.casefiles.lock import LockEntry
 from mluops_gtest.catalog.selection import Selected, Session
 from mluops_gtest.catalog.source import StoredCases
-from mluops_gtest.core.binding import gets_buffer
+from mluops_gtest.core.buffers import gets_buffer
 from mluops_gtest.core.case import Expect, Query
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport

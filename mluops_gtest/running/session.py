@@ -34,7 +34,7 @@ from mluops_gtest.core.operator_parts import EXACT
 from mluops_gtest.core.report import Event, Listener, RunReport
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Array, Tensor
-from mluops_gtest.judging.elementwise_check import Expectation, expectation_of
+from mluops_gtest.judging.elementwise import Expectation, expectation_of
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.saved_outputs import OutputListener, OutputSaver
 from mluops_gtest.results.writer import ResultFiles, write_causes

@@ -13,13 +13,13 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.binding import bind_values, computed_bounds
+from mluops_gtest.core.buffers import bind_values, computed_bounds
 from mluops_gtest.core.call import OpCall, Status
 from mluops_gtest.core.case import Case, CaseDraft
 from mluops_gtest.core.operator import Check, Mutant, Operator, source_of
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import DType, Layout, Precision, Tensor, contiguous
-from mluops_gtest.judging.elementwise_check import expectation_of
+from mluops_gtest.judging.elementwise import expectation_of
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
 

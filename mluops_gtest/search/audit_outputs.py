@@ -11,12 +11,11 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.casefiles.lock import LockedTensor
-from mluops_gtest.core.binding import owned_rows
-from mluops_gtest.core.buffers import pattern_of
+from mluops_gtest.core.buffers import owned_rows, pattern_of
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import Array, DType, Tensor, WorkingPrecision
-from mluops_gtest.judging.elementwise_check import ElementwiseCheck, Expectation, expectation_of
+from mluops_gtest.judging.elementwise import ElementwiseCheck, Expectation, expectation_of
 from mluops_gtest.judging.verdict import judge_values
 
 # Of a block that is written twice, and of what a last partial tile has.

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.backends.numpy_backend import ReferenceBackend
 from mluops_gtest.base.errors import ContentError, OperatorError
-from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import OpCall, SizedAxis, Status
 from mluops_gtest.core.case import Case, CaseDraft
 from mluops_gtest.core.operator import Mutant, Operator, source_of

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import unchecked_layout
-from mluops_gtest.core.binding import bind_values, call_operator_function
+from mluops_gtest.core.buffers import ask_about_call, bind_values
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Check, Operator
@@ -99,7 +99,7 @@ def broken_by(case: Case, operator: Operator, defined: Callable[[OpCall], bool] 
     call = bind_values(case, operator)
     if defined is not None and not defined(call):
         return None
-    verdict = call_operator_function(operator, operator.reference, operator.answer, call, "a drawn call")
+    verdict = ask_about_call(operator, operator.reference, operator.answer, call, "a drawn call")
     answer = None if verdict.check is None else operator.check(verdict.check)
     bare = any(tensor.data is None and not tensor.desc.is_empty for tensor in case.inputs)
     # An early success may owe outputs before pointers are looked at: without a buffer nobody defines what it does.

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import changed
-from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import DEFAULT_ARCH, OLDEST_ARCH, Params, Space
 from mluops_gtest.core.case import Case, Change
 from mluops_gtest.core.operator import Operator, OutputSpec, ParamField, TensorSpec

@@ -8,14 +8,14 @@ from typing import Final, Self, TypeVar
 
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import BackendError, CaseFileError, OperatorError
+from mluops_gtest.base.errors import BackendError, CaseFileError
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core import cause as c
-from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Case
-from mluops_gtest.core.operator import Operator, Reduction, raised_by, source_of
+from mluops_gtest.core.operator import Operator, Reduction, call_operator_function, refuse_by_operator
 from mluops_gtest.core.operator_parts import REDUCTIONS
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
@@ -332,15 +332,12 @@ class _Search:
 
     def _call_reduction(self, name: str, function: Callable[..., T], *places: int) -> T:
         """What a reduction says of the best call; one that fails is a mistake of its author."""
-        try:
-            return function(bind_values(self.best, self._operator), *places)
-        except Exception as error:
-            of = "" if not places else f" from {places[0]} up to {places[1]}"
-            raise OperatorError(
-                f"{source_of(function)}: the reduction {name!r} of {self._operator.name} fails{of}: "
-                f"{raised_by(error, function)}. It must answer every call that computes; where nothing can be taken "
-                "away `without` returns None."
-            ) from error
+        what = f"the reduction {name!r} of {self._operator.name}"
+        of = "" if not places else f" from {places[0]} up to {places[1]}"
+        advice = "It must answer every call that computes; where nothing can be taken away `without` returns None."
+        refuse = refuse_by_operator(function, f"{what} fails{of}", advice)
+        call = bind_values(self.best, self._operator)
+        return call_operator_function(function, what, lambda: function(call, *places), refuse)
 
     def _plainer(self, *kinds: Offers) -> bool:
         """Take every plainer call that still fails so; whether there was one."""

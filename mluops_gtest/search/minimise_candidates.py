@@ -12,7 +12,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.binding import baseline_of, bind_values, call_operator_function, proves_little, row_counts
+from mluops_gtest.core.buffers import ask_about_call, baseline_of, bind_values, is_constant_baseline, row_counts
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Case, Expect
 from mluops_gtest.core.operator import (
@@ -107,7 +107,7 @@ class Candidates(Value):
         return self._call_operator(self.operator.reference, self.operator.answer, call)
 
     def _call_operator(self, function: object, ask: Callable[[OpCall], T], call: OpCall) -> T:
-        return call_operator_function(self.operator, function, ask, call, "a smaller call")
+        return ask_about_call(self.operator, function, ask, call, "a smaller call")
 
     def _is_repeated(self, candidate: Case) -> bool:
         identity = _identity(candidate, self.operator)
@@ -151,7 +151,7 @@ def _with_baseline(case: Case, operator: Operator, baseline: Baseline) -> Case |
         outputs.append(replace(tensor, data=np.ascontiguousarray(array, tensor.desc.dtype.storage).reshape(-1)))
     filled = replace(case, outputs=tuple(outputs), params={**case.params, **baseline.scalars})
     counts = row_counts(operator, filled.outputs, baseline.scalars)
-    if any(proves_little(tensor, operator, counts) for tensor in filled.outputs):
+    if any(is_constant_baseline(tensor, operator, counts) for tensor in filled.outputs):
         filled = replace(filled, expect=replace(filled.expect, degenerate=SMALL))
     return filled
 

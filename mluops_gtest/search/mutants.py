@@ -21,7 +21,7 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.produce import one_blas_thread
 from mluops_gtest.catalog.selection import Selected, Session
 from mluops_gtest.catalog.source import make_reseeded
-from mluops_gtest.core.binding import has_buffer
+from mluops_gtest.core.buffers import has_buffer
 from mluops_gtest.core.call import Crashed, OpCall, Status
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Check, Mutant, Operator, source_of

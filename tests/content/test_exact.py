@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.catalog.selection import Selected, Session
-from mluops_gtest.core.binding import bind_values, expected_results, owned_rows, row_counts
+from mluops_gtest.core.buffers import bind_values, expected_results, owned_rows, row_counts
 from mluops_gtest.core.operator_parts import EXACT
 from mluops_gtest.judging.arbitration import error, rounded, stored_number
 from tests.conftest import ROOT

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.explanation import TurnedZero
 from mluops_gtest.running.caller import BackendChoice, InlineCaller
 from mluops_gtest.running.case_run import CaseRun

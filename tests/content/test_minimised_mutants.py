@@ -4,7 +4,7 @@ import pytest
 
 from mluops_gtest.backends.numpy_backend import NumpyBackend
 from mluops_gtest.catalog.selection import Session
-from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.operator_parts import REDUCTIONS
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mluops_gtest.catalog.selection import Selected, Session
-from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.operator_parts import C_API
 

@@ -7,7 +7,7 @@ import pytest
 
 from mluops_gtest.catalog.selection import Selected
 from mluops_gtest.catalog.source import StoredCases
-from mluops_gtest.core.binding import bind_values, bounds_of, owned_rows, row_counts
+from mluops_gtest.core.buffers import bind_values, bounds_of, owned_rows, row_counts
 from mluops_gtest.core.tensor import DType, Precision
 from mluops_gtest.judging.criteria import compare, judge
 from mluops_gtest.judging.elementwise import Limits, can_be_bounded, element_errors

@@ -10,7 +10,7 @@ from mluops_gtest.casefiles.lock import lock_path, read_lock
 from mluops_gtest.catalog.produce import COMMITTED_LIMIT
 from mluops_gtest.catalog.selection import Selected, Session
 from mluops_gtest.cli.main import run_main
-from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.operator_parts import MUTANTS
 from mluops_gtest.search.mutants import Score, all_mutants, run_mutant, subject_of
 from tests.conftest import ROOT

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from mluops_gtest.core import explanation as x
-from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.operator_parts import MUTANTS
 from mluops_gtest.core.outcome import Outcome

@@ -9,8 +9,8 @@ from mluops_gtest import OpCall, Status
 from mluops_gtest.backends.numpy_backend import NumpyBackend
 from mluops_gtest.catalog.selection import Selected
 from mluops_gtest.catalog.source import StoredCases
-from mluops_gtest.core.binding import computed_bounds
-from mluops_gtest.judging.elementwise_check import expectation_of
+from mluops_gtest.core.buffers import computed_bounds
+from mluops_gtest.judging.elementwise import expectation_of
 from mluops_gtest.judging.groups import cause_groups
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import Options, PlannedCase

@@ -49,13 +49,13 @@ def _moved(law, shape):
             return np.flip(places, axis)
         case x.LaidOut(order=order):
             return places.transpose(order).reshape(shape)
-        case x.TakenFrom(offset=offset):
+        case x.ShiftedAlongAxes(offset=offset):
             there = np.indices(shape) + np.array(offset).reshape(-1, *([1] * len(shape)))
             limits = np.array(shape).reshape(-1, *([1] * len(shape)))
             inside = ((there >= 0) & (there < limits)).all(axis=0)
             flat = np.ravel_multi_index(tuple(np.clip(there, 0, limits - 1)), shape)
             return np.where(inside, flat, -1)
-        case x.TakenFromFlat(offset=offset):
+        case x.ShiftedInMemory(offset=offset):
             there = places + offset
             return np.where((there >= 0) & (there < places.size), there, -1)
     return None
@@ -115,7 +115,7 @@ def _wrapped(law, right):
 
 # Of the right value of the same element alone.
 VALUES = {
-    x.KeptPreset: lambda law, right: np.full_like(right, law.value),
+    x.PresetUnchanged: lambda law, right: np.full_like(right, law.value),
     x.TurnedNan: lambda _, right: np.full_like(right, np.nan),
     x.TurnedZero: lambda _, right: np.zeros_like(right),
     x.SaturatedAt: lambda law, right: np.clip(right, -float(law.limit), float(law.limit)),

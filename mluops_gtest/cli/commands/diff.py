@@ -279,9 +279,8 @@ def _describe_output(pair: "OutputPair", number: int, width: int) -> "Iterator[T
     import numpy as np
 
     from mluops_gtest.core.cause import format_share
-    from mluops_gtest.judging.blocks import value_text
+    from mluops_gtest.judging.blocks import profile_of, value_text
     from mluops_gtest.judging.criteria import allowed_error, compare, count_beyond, worst_elements
-    from mluops_gtest.judging.profile import profile_of
     from mluops_gtest.results.reports.terminal import LINE, RIGHT, escape, table_of
 
     got, expected = np.ascontiguousarray(pair.got), np.ascontiguousarray(pair.expected)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from mluops_gtest.base.errors import BackendError, ExitCode, UsageError
 from mluops_gtest.base.files import OutputPipe
 from mluops_gtest.core import cause
-from mluops_gtest.core.binding import checked_seconds
+from mluops_gtest.core.buffers import checked_seconds
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.tensor import WorkingPrecision

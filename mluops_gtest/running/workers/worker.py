@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ExitCode, HarnessError, UsageError
 from mluops_gtest.core.call import OpCall
-from mluops_gtest.core.case import DEVICE_VARIABLE, OfferedBackend, misfits
+from mluops_gtest.core.case import DEVICE_VARIABLE, BackendAdapter, invalid_members
 from mluops_gtest.core.tensor import Array
 from mluops_gtest.running.caller import BackendChoice, checked_size, describe_exception, failed_reply, reply_of
 from mluops_gtest.running.workers.guard_pages import PagedMemory
@@ -134,7 +134,7 @@ class _Worker:
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
         self.process = os.getpid()
-        self._backend: OfferedBackend | None = None
+        self._backend: BackendAdapter | None = None
         self._pages = PagedMemory() if options.get("guard_pages") else None
         self._memory = MemoryLimit(options.get("memory_limit"))
         self._state: ProcessState | None = None
@@ -160,7 +160,7 @@ class _Worker:
     def _load(self) -> Loaded | NotLoaded:
         try:
             loaded = BackendChoice(**self._options["choice"]).load()
-            backend = self._backend = OfferedBackend(loaded)
+            backend = self._backend = BackendAdapter(loaded)
             if self._pages is not None and not backend.host_memory:
                 raise UsageError(
                     f"--guard-pages works on host memory, but backend {backend.name} has its own memory; "
@@ -176,7 +176,7 @@ class _Worker:
             deterministic=backend.deterministic,
             precision=backend.precision,
             offers=backend.members,
-            misfits=tuple(misfits(loaded)),
+            misfits=tuple(invalid_members(loaded)),
         )
 
     def _healthy(self) -> Health:

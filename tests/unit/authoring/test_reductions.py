@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.authoring.reductions import changed, renumbered
-from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.operator import RecipeOutput
 from mluops_gtest.core.operator_parts import REDUCTIONS
 

@@ -7,7 +7,7 @@ from mluops_gtest.backends.numpy_backend import ReferenceBackend
 from mluops_gtest.catalog.selection import Selected
 from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.core.call import Declined, Status
-from mluops_gtest.core.case import Case, OfferedBackend, misfits
+from mluops_gtest.core.case import BackendAdapter, Case, invalid_members
 from mluops_gtest.core.cause import ContentError
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
@@ -246,6 +246,6 @@ class WithAttribute(wrong_backends.Exact):
     ],
 )
 def test_the_interface(backend, verdict, message):
-    finding = check_interface(OfferedBackend(backend).members, tuple(misfits(backend)))
+    finding = check_interface(BackendAdapter(backend).members, tuple(invalid_members(backend)))
     assert (finding.name, finding.verdict) == ("interface", verdict)
     assert message in finding.detail

@@ -11,7 +11,7 @@ from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.casefiles.writer import CallFolderWriter, call_lines, call_to_json
 from mluops_gtest.catalog.selection import Selected
 from mluops_gtest.catalog.source import StoredCases
-from mluops_gtest.core.binding import bind, has_buffer
+from mluops_gtest.core.buffers import bind, has_buffer
 from mluops_gtest.core.call import Handle, OpCall, Status, TensorArg
 from mluops_gtest.core.tensor import DType, Layout, TensorDesc
 

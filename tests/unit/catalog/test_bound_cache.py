@@ -8,7 +8,7 @@ from mluops_gtest.catalog import source as source_module
 from mluops_gtest.catalog.cache import cache_contents
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.catalog.source import BoundCache, array_file
-from mluops_gtest.core.binding import computed_bounds
+from mluops_gtest.core.buffers import computed_bounds
 
 LARGE = "voxel_pooling_forward/precision_wide_long"
 SMALL = "voxel_pooling_forward/precision_wide"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mluops_gtest.core.case import MEMBERS, OfferedBackend, misfits
+from mluops_gtest.core.case import MEMBERS, BackendAdapter, invalid_members
 
 
 class Plain:
@@ -40,7 +40,7 @@ class Everything(Plain):
 
 
 def test_what_a_backend_does_not_offer_has_a_default():
-    backend = OfferedBackend(Plain())
+    backend = BackendAdapter(Plain())
     assert backend.members == ("name", "run")
     assert (backend.version, backend.deterministic, backend.host_memory, backend.is_reference) == (
         "",
@@ -56,7 +56,7 @@ def test_what_a_backend_does_not_offer_has_a_default():
 
 def test_what_a_backend_offers_is_asked():
     own = Everything()
-    backend = OfferedBackend(own)
+    backend = BackendAdapter(own)
     assert set(backend.members) == {member.name for member in MEMBERS}
     assert (backend.version, backend.deterministic, backend.host_memory, backend.is_reference) == (
         "1.2",
@@ -71,21 +71,21 @@ def test_what_a_backend_offers_is_asked():
     assert own.went == "a call"
     backend.close()
     assert own.closed
-    assert list(misfits(own)) == []
+    assert list(invalid_members(own)) == []
 
 
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
 def test_a_member_of_another_kind_is_told(member):
     backend = type("Odd", (Everything,), {member.name: 3.5})()
-    (problem,) = misfits(backend)
+    (problem,) = invalid_members(backend)
     assert f"`{member.signature}`" in problem
 
 
 @pytest.mark.parametrize("precision", ["half", {"voxel": "tf32"}, {"voxel": {"half": "half"}, "ball": "tf32"}, {}])
 def test_a_precision_for_all_by_operator_and_by_data_type(precision):
     backend = type("Stated", (Plain,), {"precision": precision})()
-    assert OfferedBackend(backend).precision == precision
-    assert list(misfits(backend)) == []
+    assert BackendAdapter(backend).precision == precision
+    assert list(invalid_members(backend)) == []
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_a_precision_that_is_none_is_told_and_counts_as_float(precision):
         pass
 
     Odd.precision = precision
-    assert OfferedBackend(Odd()).precision == "float"
-    (problem,) = misfits(Odd())
+    assert BackendAdapter(Odd()).precision == "float"
+    (problem,) = invalid_members(Odd())
     assert problem == (
         "Its `precision` does not fit; it must be `precision: str | dict[str, str | dict[str, str]]`. "
         "Precisions: float, tf32, bfloat16, half; data types: half, bfloat16, float, double."

@@ -4,7 +4,7 @@ import pytest
 
 from mluops_gtest.catalog.root import builtin_root
 from mluops_gtest.catalog.selection import Catalogue
-from mluops_gtest.core.binding import bind
+from mluops_gtest.core.buffers import bind
 from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES
 from mluops_gtest.core.case import Case, Expect
 

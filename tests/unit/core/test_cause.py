@@ -16,8 +16,7 @@ from mluops_gtest.base.typed_files import Source, decode_json, json_bytes
 from mluops_gtest.core import cause as c
 from mluops_gtest.core.cause import Cause, CauseBase, format_reason
 from mluops_gtest.core.explanation import Law
-from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.wording import Wording
+from mluops_gtest.core.outcome import Outcome, Wording
 from mluops_gtest.results.records import result_from_json, result_to_json
 from tests.support.reports import result
 
@@ -290,12 +289,12 @@ def test_equal_causes_are_one_key():
 
 def test_the_documentation_lists_every_kind_with_its_fields():
     text = (ROOT / "docs" / "reference" / "reports.md").read_text(encoding="utf-8")
-    told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \| ", text[text.index("## Causes") :], re.MULTILINE))
+    listed = dict(re.findall(r"^\| `(\w+)` \| (.*?) \| ", text[text.index("## Causes") :], re.MULTILINE))
     known = {kind.__struct_config__.tag: ", ".join(f"`{name}`" for name in kind.__struct_fields__) for kind in KINDS}
-    assert told == known
+    assert listed == known
 
 
-# A class as a newcomer would add it to core/cause/verdict.py; nothing else changes.
+# A class as a newcomer would add it to core/infrastructure.py; nothing else changes.
 NEW_CAUSE = """
 
 class Overheated(CauseBase):
@@ -316,8 +315,8 @@ class Loader(SourceFileLoader):
 
 class Finder:
     def find_spec(name, path=None, target=None):
-        if name == "mluops_gtest.core.cause.verdict":
-            file = str(Path(path[0], "verdict.py"))
+        if name == "mluops_gtest.core.infrastructure":
+            file = str(Path(path[0], "infrastructure.py"))
             return importlib.util.spec_from_file_location(name, file, loader=Loader(name, file))
 
 sys.meta_path.insert(0, Finder)

@@ -67,7 +67,7 @@ def groups(*results):
     return cause_groups([one for one in results if one.outcome.blocks], results, SHAPES)
 
 
-def told(*results):
+def headlines_of(*results):
     heads = [group.headline for group in groups(*results) if group.headline is not None]
     return {format_headline(head): format_support(head) for head in heads}
 
@@ -77,7 +77,7 @@ SHORT = [case(f"short_{n}", length=n) for n in range(1, 66)]
 
 
 def test_a_group_alone_says_when_it_passes():
-    assert told(*LONG, *SHORT) == {
+    assert headlines_of(*LONG, *SHORT) == {
         "op: y[0] is zero, when L ≥ 1025 (6 of 6)": (
             "fails when L ≥ 1025 (6 of 6), passes when L ≤ 65 (65); nothing between was run",
         )
@@ -86,7 +86,7 @@ def test_a_group_alone_says_when_it_passes():
 
 def test_failures_of_other_groups_are_counted_and_nothing_passes_where_they_are():
     others = [case(f"other_{n}", last_nan(), length=n) for n in (12000, 65, 3, 40)]
-    assert told(*LONG, *SHORT, *others) == {
+    assert headlines_of(*LONG, *SHORT, *others) == {
         "op: y[0] is zero, when L ≥ 1025 (7 of 7)": (
             "fails when L ≥ 1025 (7 of 7); of the others 65 pass and 3 fail in other ways",
         ),
@@ -96,13 +96,13 @@ def test_failures_of_other_groups_are_counted_and_nothing_passes_where_they_are(
 
 @pytest.mark.parametrize("outcome", [Outcome.CRASHED, Outcome.XFAILED, Outcome.MEMORY])
 def test_failures_without_an_explanation_are_counted_as_well(outcome):
-    words = told(*LONG, *SHORT, case("crash", length=30, outcome=outcome))
+    words = headlines_of(*LONG, *SHORT, case("crash", length=30, outcome=outcome))
     (support,) = words["op: y[0] is zero, when L ≥ 1025 (6 of 6)"]
     assert support.endswith("of the others 65 pass and 1 fail in other ways")
 
 
 def test_a_failure_among_those_that_keep_the_rule_leaves_the_rest_as_it_was():
-    (support,) = told(*LONG, *SHORT, case("crash", length=3000, outcome=Outcome.CRASHED)).get(
+    (support,) = headlines_of(*LONG, *SHORT, case("crash", length=3000, outcome=Outcome.CRASHED)).get(
         "op: y[0] is zero, when L ≥ 1025 (7 of 7)"
     )
     assert support == "fails when L ≥ 1025 (7 of 7), passes when L ≤ 65 (65); nothing between was run"
@@ -112,20 +112,20 @@ def test_one_value_of_many_is_no_condition():
     """All cases of one family fail, which has one radius: so has each of the others."""
     failing = [case(f"f_{n}", row_zero(), length=8 + n, radius=1.75) for n in range(9)]
     passing = [case(f"p_{n}", length=8 + n % 20, radius=0.25 + n / 8) for n in range(60) if n != 12]
-    assert told(*failing, *passing) == {"op: y[0] is zero": ()}
+    assert headlines_of(*failing, *passing) == {"op: y[0] is zero": ()}
 
 
 def test_a_mode_is_a_condition():
     failing = [case(f"f_{n}", row_zero(), length=8 + n, mode=1) for n in range(9)]
     passing = [case(f"p_{n}", length=8 + n % 20, mode=n % 2 * 2) for n in range(60)]
-    assert list(told(*failing, *passing)) == ["op: y[0] is zero, when mode = 1 (9 of 9)"]
+    assert list(headlines_of(*failing, *passing)) == ["op: y[0] is zero, when mode = 1 (9 of 9)"]
 
 
 def test_cases_that_are_declared_alike_are_one_observation():
     """Twelve cases of one shape and two of another fail: that their radius is large shows in two shapes alone."""
     failing = [case(f"f_{n}", row_zero(), length=9 + n % 2, radius=2.5 + n % 2) for n in range(14)]
     passing = [case(f"p_{n}", length=8 + n % 3, radius=0.5 + n % 3 / 8) for n in range(60)]
-    assert told(*failing, *passing) == {"op: y[0] is zero": ()}
+    assert headlines_of(*failing, *passing) == {"op: y[0] is zero": ()}
 
 
 def zero_along(axes):
@@ -192,13 +192,13 @@ def test_a_wrong_number_comes_before_what_follows_from_it():
 
 def test_a_number_that_is_off_by_one_amount_says_so():
     results = [case(f"a_{n}", row_zero(seed=n), scalar_explained("n", 7 + n, 9 + n)) for n in range(6)]
-    assert list(told(*results)) == ["op: n is 2 too small; y is wrong, too"]
+    assert list(headlines_of(*results)) == ["op: n is 2 too small; y is wrong, too"]
 
 
 def test_a_mistake_with_a_name_comes_before_the_number():
     named = Explanation("y", (4,), 4, "equality", (Fitted(AsIf("pad is ignored"), Where(), lawful=4, sure=True),))
     results = [case(f"a_{n}", named, scalar_explained("n", n, 2 * n)) for n in range(1, 5)]
-    assert list(told(*results)) == ["op: all of y is as if pad is ignored; n is wrong, too"]
+    assert list(headlines_of(*results)) == ["op: all of y is as if pad is ignored; n is wrong, too"]
 
 
 def test_wrong_elements_that_fill_whole_lines_are_told_so():
@@ -210,16 +210,18 @@ def test_wrong_elements_that_fill_whole_lines_are_told_so():
 
     whole = [case(f"a_{seed}", lines(seed, False)) for seed in range(4)]
     tails = [case(f"b_{seed}", lines(seed, True)) for seed in range(4)]
-    assert list(told(*whole)) == ["op: whole lines of y along axis 1 are wrong"]
-    assert list(told(*tails)) == ["op: the ends of lines of y along axis 1 are wrong"]
-    assert list(told(*whole, *(case(f"c_{seed}", scattered(seed=seed)) for seed in range(2)))) != list(told(*whole))
+    assert list(headlines_of(*whole)) == ["op: whole lines of y along axis 1 are wrong"]
+    assert list(headlines_of(*tails)) == ["op: the ends of lines of y along axis 1 are wrong"]
+    assert list(headlines_of(*whole, *(case(f"c_{seed}", scattered(seed=seed)) for seed in range(2)))) != list(
+        headlines_of(*whole)
+    )
 
 
 def test_a_number_is_told_wrong_of_those_cases_alone_in_which_it_is():
     """What follows from a mistake may be wrong where the number is not."""
     results = [case(f"a_{n}", scalar_explained("n", n, 7), scattered("z", n)) for n in (4, 5, 9, 11, 14, 18)]
     results += [case(f"b_{n}", scattered("z", n)) for n in range(3)]
-    number, other = told(*results)
+    number, other = headlines_of(*results)
     assert number == "op: n is wrong; z is wrong, too"
     assert other.startswith("op: elements of z")
 
@@ -238,4 +240,4 @@ def test_one_element_is_named_by_its_place_in_memory():
         case("b", wrong_at_64(-1 / np.pi, 9, 15)),
         case("c", wrong_at_64(1 / np.e, 70, 2)),
     ]
-    assert list(told(*results)) == ["op: element 64 of y (flat) is wrong"]
+    assert list(headlines_of(*results)) == ["op: element 64 of y (flat) is wrong"]

@@ -245,20 +245,20 @@ class TestHalfExcused:
     TERMS = np.random.default_rng(2).standard_normal((50, 4000)).astype("f2")
 
     @staticmethod
-    def found(got, right, bound, precision=Precision.FLOAT, excused=Precision.HALF):
+    def errors_of(got, right, bound, precision=Precision.FLOAT, excused=Precision.HALF):
         return compare(got, right, DType.HALF, [], lambda: Limits(bound, precision, excused)).elements
 
     @pytest.mark.parametrize("precision", [Precision.FLOAT, Precision.TF32])
     def test_half_sums_are_told_and_a_wrong_one_among_them_is_an_outlier(self, precision):
         got, right, bound = sequential(self.TERMS), exact(self.TERMS, "f2"), bound_of(self.TERMS)
-        found = self.found(got, right, bound, precision)
+        found = self.errors_of(got, right, bound, precision)
         assert found.beyond == 0
         assert found.as_half == element_errors(got, right, DType.HALF, bound).beyond > 1000
         assert 0 < found.ratio <= 1
         wrong = got.copy()
         # The largest of 50 terms is lost.
         wrong[17] -= self.TERMS[np.abs(self.TERMS[:, 17]).argmax(), 17]
-        found = self.found(wrong, right, bound, precision)
+        found = self.errors_of(wrong, right, bound, precision)
         assert (found.beyond, found.first, found.last, found.worst) == (1, 17, 17, 17)
         assert found.as_half > 1000
 
@@ -266,19 +266,19 @@ class TestHalfExcused:
         right, bound = exact(self.TERMS, "f2"), bound_of(self.TERMS)
         wrong = right.copy()
         wrong[3] += np.float16(20)
-        assert self.found(wrong, right, bound) == element_errors(wrong, right, DType.HALF, bound)
+        assert self.errors_of(wrong, right, bound) == element_errors(wrong, right, DType.HALF, bound)
 
     def test_what_is_exact_in_half_has_no_excuse(self):
         """2047 units are the most that a half holds: no partial sum rounds."""
         terms = np.random.default_rng(6).integers(-20, 21, (100, 300)).astype("f2")
         right, bound = exact(terms, "f2"), bound_of(terms, unit=1.0)
-        assert self.found(right + np.float16(1), right, bound).beyond == 300
-        assert self.found(right + np.float16(1), right, bound).as_half == 0
+        assert self.errors_of(right + np.float16(1), right, bound).beyond == 300
+        assert self.errors_of(right + np.float16(1), right, bound).as_half == 0
 
     @pytest.mark.parametrize("excused", [None, Precision.FLOAT])
     def test_nothing_is_excused_where_float_is_declared_of_half_data(self, excused):
         got, right, bound = sequential(self.TERMS), exact(self.TERMS, "f2"), bound_of(self.TERMS)
-        found = self.found(got, right, bound, excused=excused)
+        found = self.errors_of(got, right, bound, excused=excused)
         assert (found.as_half, found.beyond > 1000) == (0, True)
 
     @given(seed=st.integers(0, 2**32), roundings=st.integers(0, 5000), products=st.booleans())
@@ -322,15 +322,15 @@ def test_types_with_a_rounding():
 
 
 def test_what_a_backend_declares():
-    def found(declared, operator, dtype=DType.FLOAT):
+    def precision_of(declared, operator, dtype=DType.FLOAT):
         return WorkingPrecision(declared).of(operator, dtype)
 
     assert WorkingPrecision().of("any", DType.FLOAT) is Precision.FLOAT
-    assert found("tf32", "any", DType.HALF) is Precision.TF32
-    assert (found({"a": "half"}, "a"), found({"a": "half"}, "b")) == (Precision.HALF, Precision.FLOAT)
+    assert precision_of("tf32", "any", DType.HALF) is Precision.TF32
+    assert (precision_of({"a": "half"}, "a"), precision_of({"a": "half"}, "b")) == (Precision.HALF, Precision.FLOAT)
     by_type = {"a": {"half": "half"}, "b": "tf32"}
-    assert found(by_type, "a", DType.HALF) is Precision.HALF
-    assert (found(by_type, "a"), found(by_type, "b"), found(by_type, "c")) == (
+    assert precision_of(by_type, "a", DType.HALF) is Precision.HALF
+    assert (precision_of(by_type, "a"), precision_of(by_type, "b"), precision_of(by_type, "c")) == (
         Precision.FLOAT,
         Precision.TF32,
         Precision.FLOAT,

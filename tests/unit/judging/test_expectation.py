@@ -9,7 +9,7 @@ from mluops_gtest.base.errors import CaseFileError, OperatorError
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Expect
 from mluops_gtest.core.operator import Baseline
-from mluops_gtest.judging.elementwise_check import expectation_of
+from mluops_gtest.judging.elementwise import expectation_of
 from tests.unit.running.small_operator import DOUBLES, doubling, tensor
 
 

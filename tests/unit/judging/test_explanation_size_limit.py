@@ -35,7 +35,7 @@ def test_what_fits_stays_as_it_is():
 
 
 @pytest.mark.parametrize("limit", [16 << 10, 3000, 1500, 700, 300, 40])
-def test_no_case_takes_more_than_its_room_and_the_cause_goes_last(limit):
+def test_no_case_takes_more_than_its_limit_and_the_cause_goes_last(limit):
     result = failing(outputs=9)
     kept = ExplanationSizeLimit(of_case=limit).apply(result)
     assert size(kept) <= limit
@@ -47,14 +47,14 @@ def test_no_case_takes_more_than_its_room_and_the_cause_goes_last(limit):
         assert not kept.explained[0].samples
 
 
-def test_a_run_stops_storing_when_its_room_is_full():
-    result, room = failing(), ExplanationSizeLimit(of_run=10_000)
-    kept = [room.apply(replace(result, case=f"op/{number}")) for number in range(100)]
+def test_a_run_stops_storing_at_its_limit():
+    result, limit = failing(), ExplanationSizeLimit(of_run=10_000)
+    kept = [limit.apply(replace(result, case=f"op/{number}")) for number in range(100)]
     assert sum(size(one) for one in kept if one.explained) <= 10_000
     assert kept[0].explained == result.explained
     assert kept[-1].explained == ()
 
 
-def test_a_result_without_explanations_takes_no_room():
+def test_a_result_without_explanations_counts_for_nothing():
     skipped = CaseResult("op/case", "op", (), Outcome.SKIPPED)
     assert ExplanationSizeLimit(of_run=0).apply(skipped) is skipped

@@ -13,7 +13,7 @@ from mluops_gtest.core.operator import CheckVerdict
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Criterion, CriterionKind, DType, exact
-from mluops_gtest.judging.elementwise_check import expectation_of
+from mluops_gtest.judging.elementwise import expectation_of
 from mluops_gtest.judging.fingerprint import with_fingerprint
 from mluops_gtest.judging.verdict import Judgement, effective_criteria, judge_untouched, judge_values, result_fields
 from tests.unit.running.small_operator import DOUBLES, NEAR, doubling, tensor

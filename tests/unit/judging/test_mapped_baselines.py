@@ -9,9 +9,9 @@ from mluops_gtest.base.files import mapped
 from mluops_gtest.core.buffers import first_difference
 from mluops_gtest.core.operator import Bound
 from mluops_gtest.core.tensor import CriterionKind, DType
+from mluops_gtest.judging.blocks import profile_of
 from mluops_gtest.judging.criteria import compare
 from mluops_gtest.judging.elementwise import element_errors
-from mluops_gtest.judging.profile import profile_of
 from tests.support.resident import resident
 
 pytestmark = pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="the system cannot be told to drop pages")
@@ -30,7 +30,7 @@ def values(tmp_path):
 PASSES = {
     "compare": lambda values, other: compare(other, values, DType.FLOAT, (CriterionKind.DIFF1,)),
     "profile": lambda values, other: profile_of("output", other, values, DType.FLOAT),
-    "second look": lambda values, other: element_errors(other, values, DType.FLOAT, Bound(values, 3)),
+    "element-wise check": lambda values, other: element_errors(other, values, DType.FLOAT, Bound(values, 3)),
     "inputs": lambda values, other: first_difference(*(one.reshape(-1).view(np.uint8) for one in (other, values))),
 }
 

@@ -166,9 +166,9 @@ LAWS = [
     x.RepeatedAlong(1, 0),
     x.PermutedAlong(0, (1, 0, 2, 3)),
     x.LaidOut((1, 0)),
-    x.TakenFrom((0, 3)),
-    x.TakenFrom((-1, 1)),
-    x.TakenFromFlat(5),
+    x.ShiftedAlongAxes((0, 3)),
+    x.ShiftedAlongAxes((-1, 1)),
+    x.ShiftedInMemory(5),
 ]
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mluops_gtest.core.tensor import CriterionKind, DType
+from mluops_gtest.judging.blocks import BINS, MAX_CELLS, profile_of
 from mluops_gtest.judging.criteria import compare
-from mluops_gtest.judging.profile import BINS, MAX_CELLS, profile_of
 
 
 def literal(evaluated, baseline, width):

@@ -51,9 +51,9 @@ FOUND = [
     (lambda b: np.flip(b, 0), x.ReversedAlong(0)),
     (lambda b: np.broadcast_to(b[:1], b.shape), x.RepeatedAlong(0, 0)),
     (lambda b: b.transpose().reshape(b.shape), x.LaidOut((1, 0))),
-    (lambda b: np.concatenate([b[1:], b[-1:]]), x.TakenFrom((1, 0))),
-    (lambda b: np.concatenate([b[:, :1], b[:, :-1]], 1), x.TakenFrom((0, -1))),
-    (lambda b: np.concatenate([b.reshape(-1)[2:], b.reshape(-1)[-2:]]).reshape(b.shape), x.TakenFromFlat(2)),
+    (lambda b: np.concatenate([b[1:], b[-1:]]), x.ShiftedAlongAxes((1, 0))),
+    (lambda b: np.concatenate([b[:, :1], b[:, :-1]], 1), x.ShiftedAlongAxes((0, -1))),
+    (lambda b: np.concatenate([b.reshape(-1)[2:], b.reshape(-1)[-2:]]).reshape(b.shape), x.ShiftedInMemory(2)),
     (lambda b: b[np.random.default_rng(0).permutation(len(b))], x.ReorderedAlong(0)),
     (lambda b: np.random.default_rng(0).choice(b.reshape(-1), b.shape), x.BelongElsewhere()),
 ]
@@ -95,7 +95,7 @@ def test_what_the_caller_preset_is_told_before_a_constant():
     baseline = np.arange(40, dtype=np.int32)
     evaluated = baseline.copy()
     evaluated[20:] = -1
-    assert explain(evaluated, baseline, preset=-1).law == x.KeptPreset(-1)
+    assert explain(evaluated, baseline, preset=-1).law == x.PresetUnchanged(-1)
 
 
 def test_one_wrong_element_has_no_law_that_needs_others():

@@ -37,10 +37,10 @@ def products(draw):
     return wrong
 
 
-def told(where, shape):
+def mask_of(where, shape):
     """The mask that a description stands for."""
     if where.outside:
-        return ~told(type(where)(where.axes), shape)
+        return ~mask_of(type(where)(where.axes), shape)
     spans = where.spans or (1,) * len(shape)
     mask = np.ones((), bool)
     for axis in where.axes:
@@ -64,11 +64,11 @@ def test_an_exact_description_has_all_wrong_elements_and_none_that_is_not_allowe
     for where in (found.where, *found.also):
         if where.is_scattered or found.inside != count + found.agreeing:
             continue
-        mask = told(where, wrong.shape)
+        mask = mask_of(where, wrong.shape)
         assert (mask | ~wrong).all(), "a wrong element is left out"
         assert (allowed | ~mask).all(), "an element is told that cannot be wrong"
     if not found.where.is_scattered and found.agreeing:
-        assert told(found.where, wrong.shape).sum() == found.inside
+        assert mask_of(found.where, wrong.shape).sum() == found.inside
 
 
 @given(masks())
@@ -78,7 +78,7 @@ def test_a_description_that_is_not_exact_states_its_share(drawn):
     if found.where.is_scattered:
         assert found.inside == 0
         return
-    mask = told(found.where, wrong.shape)
+    mask = mask_of(found.where, wrong.shape)
     assert mask.sum() == found.inside
     assert (mask | ~wrong).all()
     assert found.agreeing in (0, found.inside - wrong.sum())
@@ -98,7 +98,7 @@ def test_every_set_between_least_and_most_is_as_true(drawn):
         for low, axis, high in zip(least, where.axes, most, strict=True):
             assert is_within(low, axis) or low.loose
             assert is_within(axis, high)
-        widest = told(type(where)(most, where.spans), wrong.shape)
+        widest = mask_of(type(where)(most, where.spans), wrong.shape)
         assert (allowed | ~widest).all()
 
 
@@ -107,7 +107,7 @@ def test_products_of_intervals_are_found_exactly(wrong):
     found = where_wrong(wrong, wrong)
     if all(len(set(np.diff(np.flatnonzero(hull)).tolist())) <= 1 for hull in _projections(wrong)) and _is_plain(wrong):
         assert not found.where.is_scattered
-        assert (told(found.where, wrong.shape) == wrong).all()
+        assert (mask_of(found.where, wrong.shape) == wrong).all()
 
 
 def _projections(wrong):

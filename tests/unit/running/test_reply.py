@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest import Status
-from mluops_gtest.core.binding import checked_seconds
+from mluops_gtest.core.buffers import checked_seconds
 from mluops_gtest.core.call import Crashed, Declined, OpCall, Violated
 from mluops_gtest.running.caller import Ending, checked_size, reply_of
 

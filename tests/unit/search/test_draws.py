@@ -12,7 +12,7 @@ import pytest
 from mluops_gtest.authoring.checks import require
 from mluops_gtest.base.errors import OperatorError
 from mluops_gtest.catalog.operators import load_operators
-from mluops_gtest.core.binding import bind_values
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import Choice, Drawn, Sizes, Space
 from mluops_gtest.core.operator_parts import SPACE
 from mluops_gtest.core.tensor import digest_tensors

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as arrays
 
 from mluops_gtest.base.native.library import native_library, numpy_alone
 from mluops_gtest.core.tensor import DType
-from mluops_gtest.judging.profile import profile_of
+from mluops_gtest.judging.blocks import profile_of
 
 pytestmark = pytest.mark.skipif(native_library() is None, reason="there is no native core")
 

@@ -3,8 +3,7 @@
 from typing import Final, Literal
 
 from mluops_gtest.base.frozen import snake_case
-from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.wording import Worded, Wording
+from mluops_gtest.core.outcome import Outcome, Worded, Wording
 
 
 class CauseBase(Worded, tag_field="kind", tag=snake_case):

@@ -1,13 +1,22 @@
-"""Causes in an answer: memory that a call damaged, wrong statuses and values, agreement that proves nothing."""
+"""Why a case came to its outcome: a small type per kind that carries its words in both languages.
 
-from typing import Final, Literal
+A result has a tuple of them, the main one first. Files hold the `kind` and the fields; nobody reads words back. Only
+text that comes from outside (a backend's own words, an exception's message) is kept as text. A new cause is a class
+here or in core/infrastructure.py, and nothing else. Here are those in an answer: memory that a call damaged, wrong
+statuses and values, agreement that proves nothing.
+"""
+
+# ruff: noqa: F403 - all of them, so that a cause is written `cause.Declined`
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from mluops_gtest.base.text import pluralize
-from mluops_gtest.core.cause.infrastructure import CauseBase
-from mluops_gtest.core.outcome import SIZELESS
-from mluops_gtest.core.wording import Wording
+from mluops_gtest.core import infrastructure
+from mluops_gtest.core.infrastructure import *
+from mluops_gtest.core.infrastructure import CauseBase, Prelude
+from mluops_gtest.core.outcome import SIZELESS, Wording, union_of_kinds
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -387,3 +396,23 @@ class LegacyReason(CauseBase, tag="told"):
 
     en = "{text}"
     zh = "{text}"
+
+
+if TYPE_CHECKING:
+    Cause = CauseBase
+else:
+    Cause = union_of_kinds(CauseBase, vars(infrastructure), globals().copy())
+
+_COLON: Final = Wording(": ", "：")
+_SEMICOLON: Final = Wording("; ", "；")
+
+
+def format_reason(causes: Iterable[Cause], lang: str = "en") -> str:
+    """All causes in one line; empty where there is none."""
+    before, parts = "", []
+    for cause in causes:
+        if isinstance(cause, Prelude):
+            before += cause.format(lang) + _COLON.format(lang)
+        else:
+            parts.append(cause.format(lang))
+    return before + _SEMICOLON.format(lang).join(parts)
