@@ -109,11 +109,11 @@ def test_the_table_for_pages_has_what_first_kill_knows(cli, good):
 def test_processes_find_what_one_finds(cli, weak):
     """Also where two of them have to share one operator."""
 
-    def found(*options):
+    def trials_and_score(*options):
         page = json.loads(cli("audit", "mutants", "--root", weak, "--format", "json", *options).out)
         return sorted((one["name"], one["caught_by"]) for one in page["trials"]), page["score"]
 
-    assert found() == found("-j", "2")
+    assert trials_and_score() == trials_and_score("-j", "2")
 
 
 def test_two_mutants_of_one_name_are_refused(cli, good, tmp_path):

@@ -53,7 +53,7 @@ def _nothing_is_left():
         ("RaisesSystemExit", "crashed", "SystemExit: enough"),
         ("OverflowsTheStack", "crashed", "killed by SIGSEGV"),
         ("LeavesAChild", "crashed", "killed by SIGSEGV"),
-        ("CrashesWhileAsked", "crashed", "killed by SIGSEGV"),
+        ("CrashesInWorkspaceSize", "crashed", "killed by SIGSEGV"),
     ],
 )
 def test_what_a_backend_does_to_itself_costs_its_cases_alone(run, backend, outcome, reason):

@@ -54,7 +54,7 @@ def test_what_breaks_the_agreement_costs_its_case_alone(run, backend, outcome, r
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["StallsInItsAnswer", "HangsWhenAsked"])
+@pytest.mark.parametrize("backend", ["StallsInItsAnswer", "HangsInWorkspaceSize"])
 def test_an_answer_that_does_not_come_costs_its_case_alone(run, backend):
     """One case waits, so that the limit can be one that no other case comes near."""
     result = run(*ONE_VICTIM, "--backend", rude(backend), "--timeout", 5)
@@ -71,7 +71,7 @@ def costs_its_cases_alone(result, outcome, reason):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["ForksOnce", "ForksAndRaises", "ForksWhenAsked"])
+@pytest.mark.parametrize("backend", ["ForksOnce", "ForksAndRaises", "ForksInWorkspaceSize"])
 def test_a_child_that_comes_back_is_ended(run, backend):
     result = run(*TWO_VICTIMS, "--backend", rude(backend))
     assert {r["outcome"] for r in result.results.values()} == {"passed"}

@@ -5,7 +5,9 @@ import pytest
 from tests.e2e.conftest import wrong
 
 # Judged by diff1 and diff2: one ulp passes.
-NORMS = tuple(f"indice_convolution_backward_data/{case}" for case in ("centerpoint_0_twin_half", "weights_square_float"))
+NORMS = tuple(
+    f"indice_convolution_backward_data/{case}" for case in ("centerpoint_0_twin_half", "weights_square_float")
+)
 # Judged by diff3 = 0: one ulp fails.
 EXACT = tuple(f"masked_im2col_forward/{case}" for case in ("retinanet_3x3_twin_float", "order_of_rows_half"))
 PAIRS = tuple(f"get_indice_pairs/{case}" for case in ("network_subm_41x1440x1440_twin", "kernel_even"))

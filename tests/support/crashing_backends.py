@@ -159,7 +159,7 @@ class OneBadDevice(Isolated):
         return Exact.run(self, call)
 
 
-class CrashesWhileAsked(Isolated):
+class CrashesInWorkspaceSize(Isolated):
     def workspace_size(self, call):
         if call.operator == VICTIM:
             ctypes.string_at(0)
