@@ -38,7 +38,7 @@ def shows_a_command(path: Path, line: str) -> bool:
     return of_a_door and any(word in line for word in ("mluops-test ", "e.g. --", "@pytest.mark."))
 
 
-def named(path: Path) -> Iterator[str]:
+def places_of_names(path: Path) -> Iterator[str]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         if NAMES.search(line) and not shows_a_command(path, line):
             yield f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
@@ -52,7 +52,7 @@ def test_the_package_names_no_operator() -> None:
         if p.is_file() and "__pycache__" not in p.parts and EXAMPLES not in p.parents and p != LIBRARY
     ]
     assert len(files) > 200
-    assert [place for path in files for place in named(path)] == []
+    assert [place for path in files for place in places_of_names(path)] == []
 
 
 @pytest.mark.parametrize(

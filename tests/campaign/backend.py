@@ -63,9 +63,9 @@ class Campaign:
 
     def workspace_size(self, call):
         name = self._name(call)
-        if name == "crashes_while_asked_for_the_workspace":
+        if name == "crashes_in_workspace_size":
             ctypes.string_at(0)
-        if name == "hangs_while_asked_for_the_workspace":
+        if name == "hangs_in_workspace_size":
             time.sleep(600)
         return answers.SIZES.get(name, 0)
 

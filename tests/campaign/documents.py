@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.campaign.hand_made import HAND_MADE
 from tests.campaign.in_pieces import pieces, tell, try_in_process
+from tests.campaign.malformed import MALFORMED
 from tests.campaign.mutate import mutated_bytes, mutated_tree
 from tests.campaign.sandbox import MAX_MEMORY, Sandbox
 from tests.campaign.tally import Try
@@ -138,7 +138,7 @@ def make_originals(folder: Path) -> None:
 def mutated(document: Document, data: bytes, seed: int, i: int) -> bytes:
     """The file of try number i."""
     draw = random.Random(f"{seed}/documents/{i}")
-    by_hand = HAND_MADE.get(document.kind, ())
+    by_hand = MALFORMED.get(document.kind, ())
     if i // len(DOCUMENTS) < len(by_hand):
         return by_hand[i // len(DOCUMENTS)]
     if document.path.endswith((".json", ".jsonl")) and draw.random() < 0.7:

@@ -15,7 +15,7 @@ from mluops_gtest.core.operator_parts import MUTANTS
 from mluops_gtest.search.mutants import Score, all_mutants, run_mutant, subject_of
 from tests.conftest import ROOT
 from tests.support.check_order import shows_order
-from tests.support.mutants_table import counts, shown
+from tests.support.mutants_table import counts, published_table
 
 NAMES = sorted(path.parent.name for path in ROOT.glob("generators/[a-z]*/__init__.py"))
 MOST_CASES_OF_ORDER = 80
@@ -43,7 +43,7 @@ def test_the_cases_catch_every_wrong_status_and_the_page_says_so(name):
     score = Score.of(run_mutant(subject, one, first_kill=True) for one in statuses)
     assert score.caught == score.tried
     wrong = len(subject.mutants)
-    assert counts(shown())[name] == (wrong, wrong, score.tried, score.caught)
+    assert counts(published_table())[name] == (wrong, wrong, score.tried, score.caught)
 
 
 def test_every_family_has_many_cases(catalogue, operators, name):

@@ -5,8 +5,6 @@ import shutil
 
 import pytest
 
-from mluops_gtest.cli.main import run_main
-
 MUTANTS = "generators/row_sum/mutants.py"
 # Behind the scaffold's own.
 MORE = """
@@ -27,20 +25,11 @@ MUTANTS += (
 """
 
 
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    """A new operator, generated."""
-    root = tmp_path_factory.mktemp("good")
-    assert run_main(["new", "operator", "row_sum", "--root", str(root)]) == 0
-    assert run_main(["generate", "--all", "--root", str(root)]) == 0
-    return root
-
-
 @pytest.fixture
-def weak(good, tmp_path):
+def weak(row_sum_root, tmp_path):
     """The same with mutants that no case can catch, and one that only a second call shows."""
     root = tmp_path / "weak"
-    shutil.copytree(good, root, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(row_sum_root, root, ignore=shutil.ignore_patterns("__pycache__"))
     text = (root / MUTANTS).read_text()
     more = text + MORE
     imported = "from mluops_gtest.authoring import Array, Mutant, OpCall, Status\n"
@@ -50,8 +39,8 @@ def weak(good, tmp_path):
     return root
 
 
-def test_a_new_operator_catches_all_of_its_mutants(cli, good):
-    result = cli("audit", "mutants", "--root", good, "--format", "json")
+def test_a_new_operator_catches_all_of_its_mutants(cli, row_sum_root):
+    result = cli("audit", "mutants", "--root", row_sum_root, "--format", "json")
     page = json.loads(result.out)
     assert result.code == 0, result.err
     score = page["operators"]["row_sum"]
@@ -87,18 +76,18 @@ def test_a_list_names_all_with_their_cases(cli, weak):
     assert " is caught by row_sum/" in named[0]
 
 
-def test_what_the_time_does_not_allow_is_not_passed(cli, good):
-    result = cli("audit", "mutants", "--root", good, "--budget", "1e-9")
+def test_what_the_time_does_not_allow_is_not_passed(cli, row_sum_root):
+    result = cli("audit", "mutants", "--root", row_sum_root, "--budget", "1e-9")
     assert result.code == 1
     assert "0 of 0 wrong implementations" in result.out
     assert result.out.splitlines()[-1].startswith("not passed: the time is up, and ")
-    page = json.loads(cli("audit", "mutants", "--root", good, "--budget", "1e-9", "--format", "json").out)
+    page = json.loads(cli("audit", "mutants", "--root", row_sum_root, "--budget", "1e-9", "--format", "json").out)
     assert ["row_sum", "drops_segment_0"] in page["not_tried"]
     assert page["trials"] == []
 
 
-def test_the_table_for_pages_has_what_first_kill_knows(cli, good):
-    result = cli("audit", "mutants", "--root", good, "--first-kill", "--format", "markdown")
+def test_the_table_for_pages_has_what_first_kill_knows(cli, row_sum_root):
+    result = cli("audit", "mutants", "--root", row_sum_root, "--first-kill", "--format", "markdown")
     header, rule, row = result.out.splitlines()
     assert header == "| operator | wrong | caught | wrong statuses | caught |"
     assert rule == "| --- | ---: | ---: | ---: | ---: |"
@@ -109,16 +98,16 @@ def test_the_table_for_pages_has_what_first_kill_knows(cli, good):
 def test_processes_find_what_one_finds(cli, weak):
     """Also where two of them have to share one operator."""
 
-    def found(*options):
+    def trials_and_score(*options):
         page = json.loads(cli("audit", "mutants", "--root", weak, "--format", "json", *options).out)
         return sorted((one["name"], one["caught_by"]) for one in page["trials"]), page["score"]
 
-    assert found() == found("-j", "2")
+    assert trials_and_score() == trials_and_score("-j", "2")
 
 
-def test_two_mutants_of_one_name_are_refused(cli, good, tmp_path):
+def test_two_mutants_of_one_name_are_refused(cli, row_sum_root, tmp_path):
     root = tmp_path / "twice"
-    shutil.copytree(good, root, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(row_sum_root, root, ignore=shutil.ignore_patterns("__pycache__"))
     (root / MUTANTS).write_text((root / MUTANTS).read_text() + "\nMUTANTS += MUTANTS[:1]\n")
     result = cli("audit", "mutants", "--root", root)
     assert result.code == 3

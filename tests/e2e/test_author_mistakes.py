@@ -187,7 +187,7 @@ WHEN_GENERATED = {
 }  # fmt: skip
 
 
-def assert_told(result, root, path, line, words):
+def assert_error_at(result, root, path, line, words):
     """Exit code 3, the words, and the place: the line with that text, in the spoiled file or in `file.py:text`."""
     assert result.code == 3, result.out + result.err
     assert re.search(words, result.err), result.err
@@ -200,7 +200,7 @@ def assert_told(result, root, path, line, words):
 def test_a_slip_that_shows_when_the_operator_is_loaded(cli, spoil, way):
     part, right, wrong, line, words = WHEN_LOADED[way]
     root, path = spoil(part, right, wrong)
-    assert_told(cli("ops", "--root", root), root, path, line, words)
+    assert_error_at(cli("ops", "--root", root), root, path, line, words)
 
 
 @pytest.mark.slow
@@ -208,7 +208,7 @@ def test_a_slip_that_shows_when_the_operator_is_loaded(cli, spoil, way):
 def test_a_slip_that_shows_when_cases_are_generated(cli, spoil, way):
     part, right, wrong, line, words = WHEN_GENERATED[way]
     root, path = spoil(part, right, wrong)
-    assert_told(cli("generate", "--all", "--root", root), root, path, line, words)
+    assert_error_at(cli("generate", "--all", "--root", root), root, path, line, words)
 
 
 def test_a_slip_that_all_cases_show_is_told_once(cli, spoil):

@@ -130,15 +130,15 @@ class Caller:
 
     def __init__(self, library):
         self.library = library
-        self.handle = self.made("mluOpCreate")
+        self.handle = self.create("mluOpCreate")
 
-    def made(self, function):
-        made = c_void_p()
-        assert getattr(self.library, function)(byref(made)) == 0
-        return made
+    def create(self, function):
+        created = c_void_p()
+        assert getattr(self.library, function)(byref(created)) == 0
+        return created
 
     def descriptor(self, dtype, dims):
-        desc = self.made("mluOpCreateTensorDescriptor")
+        desc = self.create("mluOpCreateTensorDescriptor")
         lengths = (c_int64 * len(dims))(*dims)
         assert self.library.mluOpSetTensorDescriptor_v2(desc, ARRAY, dtype, len(dims), lengths) == 0
         return desc
@@ -164,9 +164,9 @@ def scatter(caller, name, query_takes_all):
     inputs, output = scatter_inputs(), np.full((3, 2), np.nan, "<f4")
     tensors = [caller.tensor(array) for array in inputs]
     size = c_size_t()
-    asked = [desc for desc, _ in tensors] if query_takes_all else [tensors[1][0]]
+    described = [desc for desc, _ in tensors] if query_takes_all else [tensors[1][0]]
     query = getattr(caller.library, f"mluOpGet{name}WorkspaceSize")
-    assert query(caller.handle, REDUCE_MAX, *asked, byref(size)) == 0
+    assert query(caller.handle, REDUCE_MAX, *described, byref(size)) == 0
     workspace = np.full(size.value, 0xA5, "u1")
     arguments = [part for tensor in tensors for part in tensor]
     operator = getattr(caller.library, f"mluOp{name}")
@@ -219,7 +219,7 @@ def test_hooks_move_a_handle_to_another_device(library):
 
 @pytest.mark.parametrize(("rank", "dims"), [(9, (1,) * 9), (-1, ()), (2, (1, -1))], ids=str)
 def test_the_tensor_setters_refuse_what_no_tensor_has(library, rank, dims):
-    desc = Caller(library).made("mluOpCreateTensorDescriptor")
+    desc = Caller(library).create("mluOpCreateTensorDescriptor")
     assert library.mluOpSetTensorDescriptor(desc, ARRAY, FLOAT, rank, (c_int * len(dims))(*dims)) == BAD_PARAM
     assert library.mluOpSetTensorDescriptor_v2(desc, ARRAY, FLOAT, rank, (c_int64 * len(dims))(*dims)) == BAD_PARAM
     assert library.mluOpSetTensorDescriptor_v2(desc, ARRAY, FLOAT, 1, None) == BAD_PARAM
@@ -227,7 +227,7 @@ def test_the_tensor_setters_refuse_what_no_tensor_has(library, rank, dims):
 
 def test_notifiers_measure_forwards(library):
     caller = Caller(library)
-    start, end, queue = (caller.made(f"cnrt{what}Create") for what in ("Notifier", "Notifier", "Queue"))
+    start, end, queue = (caller.create(f"cnrt{what}Create") for what in ("Notifier", "Notifier", "Queue"))
     microseconds = c_float(-1)
     assert library.cnrtPlaceNotifier(start, queue) == 0
     assert library.cnrtPlaceNotifier(end, queue) == 0

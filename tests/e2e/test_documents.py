@@ -61,7 +61,7 @@ def test_remarks_are_known_and_blocks_that_are_not_run_say_why(page):
         assert reason is None or len(reason.split()) >= 3, f"{block.place}: <!-- not run: REASON -->"
 
 
-def named_commands(text):
+def commands_in(text):
     """(command, arguments) of everything in code that begins with `mluops-test`."""
     for name, rest in re.findall(
         r"(?:`|^\$ |^|&& |do |- |run: )mluops-test ([a-z][a-z-]*)([^`\n]*)", text, re.MULTILINE
@@ -71,7 +71,7 @@ def named_commands(text):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_and_option_that_a_page_names_exists(page):
-    for name, options in named_commands((ROOT / page).read_text(encoding="utf-8")):
+    for name, options in commands_in((ROOT / page).read_text(encoding="utf-8")):
         command = commands.get_command(None, name)
         assert command is not None, f"{page}: mluops-test {name}"
         # A group's options are those of its commands.

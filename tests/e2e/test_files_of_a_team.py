@@ -17,7 +17,7 @@ def tensor(role, dims, dtype="FLOAT", more=""):
     return f'{role} {{ id: "{role}" ' + TENSOR.format(dims=words, dtype=dtype, more=more) + " }\n"
 
 
-def drawn(seed, low, high):
+def random_data(seed, low, high):
     return f"random_data {{ seed: {seed} lower_bound: {low} upper_bound: {high} distribution: UNIFORM }}"
 
 
@@ -31,8 +31,8 @@ def neighbours(tail):
     """Distances between drawn points: every one is rounded."""
     return (
         'op_name: "three_nn_forward"\n'
-        + tensor("input", (1, 64, 3), more=drawn(23, -10, 10))
-        + tensor("input", (1, 32, 3), more=drawn(25, -10, 10))
+        + tensor("input", (1, 64, 3), more=random_data(23, -10, 10))
+        + tensor("input", (1, 32, 3), more=random_data(25, -10, 10))
         + tensor("output", (1, 64, 3))
         + tensor("output", (1, 64, 3), "INT32")
         + tail
@@ -59,7 +59,7 @@ def in_voxels(rows):
     coordinates = " ".join(f"value_i: {index} value_i: 0 value_i: {2 * index}" for index in (3, 0, 2, -1, 1))
     return (
         'op_name: "dynamic_point_to_voxel_forward"\n'
-        + tensor("input", (points, 2), more=drawn(23, -10, 10))
+        + tensor("input", (points, 2), more=random_data(23, -10, 10))
         + tensor("input", (points, 3), "INT32", coordinates)
         + tensor("output", (rows, 2))
         + tensor("output", (rows, 3), "INT32")
@@ -72,7 +72,7 @@ def in_voxels(rows):
 
 
 def foreign(operator="abs"):
-    return f'op_name: "{operator}"\n' + tensor("input", (4,), more=drawn(23, -1, 1)) + tensor("output", (4,))
+    return f'op_name: "{operator}"\n' + tensor("input", (4,), more=random_data(23, -1, 1)) + tensor("output", (4,))
 
 
 # Four voxels and the point in none take five rows.

@@ -93,7 +93,7 @@ class TestInNativeCode:
 
     @pytest.mark.slow
     @pytest.mark.skipif(not tells_reads, reason="faults are told by their signal alone on this machine")
-    @pytest.mark.parametrize("backend", ["ReadsInAThread", "ReadsInAThreadWithTheLockHeld"])
+    @pytest.mark.parametrize("backend", ["ReadsInAThread", "ReadsInAThreadThatHoldsTheLock"])
     def test_in_a_thread_that_python_does_not_know(self, run, library, monkeypatch, backend):
         monkeypatch.setenv("STRAY_LIBRARY", str(library))
         one = only(run(CASE, "--backend", straying(backend), "--guard-pages", "--timeout", 60))

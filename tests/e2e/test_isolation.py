@@ -13,11 +13,9 @@ import pytest
 
 from mluops_gtest.running.plan import Shard, shard_of
 from tests.conftest import ROOT
-from tests.e2e.conftest import SUPPORT
+from tests.e2e.conftest import ONE_VICTIM, SUPPORT, TWO_VICTIMS
 
 VICTIMS = "masked_im2col_forward"
-SMOKE = ("--tag", "smoke", "-k", "masked or voxel or dynamic")
-ONE_VICTIM = ("--tag", "smoke", "-k", "retinanet_3x3_twin_float or voxel or dynamic")
 
 
 def crashing(name):
@@ -55,11 +53,11 @@ def _nothing_is_left():
         ("RaisesSystemExit", "crashed", "SystemExit: enough"),
         ("OverflowsTheStack", "crashed", "killed by SIGSEGV"),
         ("LeavesAChild", "crashed", "killed by SIGSEGV"),
-        ("CrashesWhileAsked", "crashed", "killed by SIGSEGV"),
+        ("CrashesInWorkspaceSize", "crashed", "killed by SIGSEGV"),
     ],
 )
 def test_what_a_backend_does_to_itself_costs_its_cases_alone(run, backend, outcome, reason):
-    costs_its_cases_alone(run(*SMOKE, "--backend", crashing(backend)), outcome, reason)
+    costs_its_cases_alone(run(*TWO_VICTIMS, "--backend", crashing(backend)), outcome, reason)
 
 
 @pytest.mark.slow
@@ -83,14 +81,14 @@ def costs_its_cases_alone(result, outcome, reason):
 
 @pytest.mark.slow
 def test_a_worker_that_closes_its_pipe_is_ended(run):
-    result = run(*SMOKE, "--backend", crashing("ClosesEverything"), "--timeout", 20)
+    result = run(*TWO_VICTIMS, "--backend", crashing("ClosesEverything"), "--timeout", 20)
     victims = [r for r in result.results.values() if r["operator"] == VICTIMS]
     assert {r["outcome"] for r in victims} == {"crashed"}
 
 
 @pytest.mark.slow
 def test_the_last_words_of_a_crash_are_kept(run):
-    result = run(*SMOKE, "--backend", crashing("Segfaults"))
+    result = run(*TWO_VICTIMS, "--backend", crashing("Segfaults"))
     one = next(r for r in result.results.values() if r["outcome"] == "crashed")
     assert "about to read nothing" in one["output"]
     assert "crashing_backends.py" in one["output"]  # the faulthandler's trace
@@ -99,7 +97,7 @@ def test_the_last_words_of_a_crash_are_kept(run):
 
 @pytest.mark.slow
 def test_what_a_backend_prints_is_kept_apart_per_case(run):
-    result = run(*SMOKE, "--backend", crashing("Prints"), "-v")
+    result = run(*TWO_VICTIMS, "--backend", crashing("Prints"), "-v")
     victims = [r for r in result.results.values() if r["operator"] == VICTIMS]
     for one in victims:
         assert sorted(one["output"].split("\n")) == ["", "from C", "from Python", "to stderr"]
@@ -110,7 +108,7 @@ def test_what_a_backend_prints_is_kept_apart_per_case(run):
 
 @pytest.mark.slow
 def test_a_flood_of_output_is_limited(run):
-    result = run(*SMOKE, "--backend", crashing("PrintsForALongTime"))
+    result = run(*TWO_VICTIMS, "--backend", crashing("PrintsForALongTime"))
     floods = [one["output"] for one in result.results.values() if one["output"]]
     assert floods
     for output in floods:
@@ -123,11 +121,11 @@ def test_a_flood_of_output_is_limited(run):
 
 @pytest.mark.slow
 def test_memory_is_limited_on_top_of_the_idle_worker(run):
-    result = run(*SMOKE, "--backend", crashing("EatsMemoryForReal"), "--memory-limit", "1G")
+    result = run(*TWO_VICTIMS, "--backend", crashing("EatsMemoryForReal"), "--memory-limit", "1G")
     victims = [r for r in result.results.values() if r["operator"] == VICTIMS]
     assert {r["outcome"] for r in victims} == {"crashed"}
     assert all("MemoryError" in r["reason"] for r in victims)
-    assert run(*SMOKE, "--backend", crashing("Isolated"), "--memory-limit", "1G").code == 0
+    assert run(*TWO_VICTIMS, "--backend", crashing("Isolated"), "--memory-limit", "1G").code == 0
 
 
 CRASHES_AT_ONCE = """
@@ -154,7 +152,7 @@ def test_two_hundred_crashes_in_a_row(run, tmp_path):
 
 @pytest.mark.slow
 def test_a_device_is_given_up_after_three_failed_health_calls(run):
-    result = run(*SMOKE, "--backend", crashing("NeverHealthyAgain"))
+    result = run(*TWO_VICTIMS, "--backend", crashing("NeverHealthyAgain"))
     outcomes = [r["outcome"] for r in result.report["results"]]
     first = outcomes.index("crashed")
     assert set(outcomes[:first]) <= {"passed"}
@@ -200,14 +198,14 @@ def undated(report):
     [("crashes_while_loading", "killed by SIGSEGV"), ("Missing", "has no attribute")],
 )
 def test_a_backend_that_dies_while_loading_is_unusable(run, backend, words):
-    result = run(*SMOKE, "--backend", crashing(backend))
+    result = run(*TWO_VICTIMS, "--backend", crashing(backend))
     assert result.code == 4
     assert words in result.err
 
 
 @pytest.mark.slow
 def test_supports_that_crashes_is_an_error_of_the_backend(run):
-    result = run(*SMOKE, "--backend", crashing("CrashesInSupports"))
+    result = run(*TWO_VICTIMS, "--backend", crashing("CrashesInSupports"))
     assert {r["outcome"] for r in result.results.values()} == {"error"}
     assert all("SIGSEGV" in r["reason"] for r in result.results.values())
 
@@ -357,7 +355,7 @@ def test_a_killed_controller_loses_nothing(cli, stopping, undisturbed, tmp_path,
 
 @pytest.mark.slow
 def test_resuming_a_finished_run_runs_nothing_and_exits_as_it_did(cli, run):
-    result = run(*SMOKE, "--backend", crashing("Segfaults"))
+    result = run(*TWO_VICTIMS, "--backend", crashing("Segfaults"))
     before = (result.folder / "report.json").read_bytes()
     again = cli("run", "--resume", result.folder)
     assert again.code == result.code == 1
@@ -366,7 +364,7 @@ def test_resuming_a_finished_run_runs_nothing_and_exits_as_it_did(cli, run):
 
 
 def test_resume_takes_no_other_option(cli, run, tmp_path):
-    result = run(*SMOKE)
+    result = run(*TWO_VICTIMS)
     assert cli("run", "--resume", result.folder, "--tag", "smoke").code == 2
     assert cli("run", "--resume", result.folder, "--backend", "reference").code == 2
     (tmp_path / "empty").mkdir()

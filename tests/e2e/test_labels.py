@@ -123,19 +123,19 @@ def test_compare_shows_both(cli, two):
 
 
 def test_every_report_has_them(cli, two):
-    def made(form, *more):
+    def report_as(form, *more):
         done = cli("report", two[1], "--format", form, *more)
         assert done.code == 0
         return done.out
 
     commit = COMMITS[1]
-    assert f'<property name="label.git.commit" value="{commit}" />' in made("junit")
-    environment = json.loads(made("ctrf"))["results"]["environment"]
+    assert f'<property name="label.git.commit" value="{commit}" />' in report_as("junit")
+    environment = json.loads(report_as("ctrf"))["results"]["environment"]
     assert (environment["commit"], environment["extra"]["labels"]["device"]) == (commit, "[red]2")
-    assert f"Labels: git.commit `{commit}`, git.state `changed`, device `[red]2`." in made("markdown")
-    assert f"标签：git.commit `{commit}`" in made("markdown", "--lang", "zh")
-    assert f"Labels: git.commit={commit}, git.state=changed, device=[red]2" in made("text")
-    page = made("html", "--history", ".mluops-test/history.sqlite")
+    assert f"Labels: git.commit `{commit}`, git.state `changed`, device `[red]2`." in report_as("markdown")
+    assert f"标签：git.commit `{commit}`" in report_as("markdown", "--lang", "zh")
+    assert f"Labels: git.commit={commit}, git.state=changed, device=[red]2" in report_as("text")
+    page = report_as("html", "--history", ".mluops-test/history.sqlite")
     assert f'["git.commit","{commit}"]' in page
     assert '"commits":["aaaaaaaaaa","bbbbbbbbbb+"]' in page
 

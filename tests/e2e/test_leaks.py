@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-TOLD = re.compile(r"leaks (\d+\.\d) MB per call \(8 calls in a fresh worker\)")
+LEAK = re.compile(r"leaks (\d+\.\d) MB per call \(8 calls in a fresh worker\)")
 CASES = ("masked_im2col_forward", "--tag", "smoke")
 
 
@@ -25,20 +25,20 @@ def hoarding(name):
     return f"{SUPPORT / 'leaking_backends.py'}:{name}"
 
 
-def told(result):
+def leak_figures(result):
     """The figures in notes and reasons, by operator."""
     texts = [(r["operator"], text) for r in result.results.values() for text in (*r["notes"], r["reason"])]
-    return [(operator, float(found[1])) for operator, text in texts if (found := TOLD.search(text))]
+    return [(operator, float(found[1])) for operator, text in texts if (found := LEAK.search(text))]
 
 
 @pytest.mark.parametrize("name", ["Leaks", pytest.param("LeaksWhatItWrote", marks=pytest.mark.slow)])
 def test_a_leak_is_told_once_with_the_figure(run, name):
     result = run(*CASES, "--backend", hoarding(name))
     assert result.code == 0
-    ((_, figure),) = told(result)
+    ((_, figure),) = leak_figures(result)
     assert figure == pytest.approx(24, rel=0.1)
     (line,) = (line for line in result.lines if line.startswith("leak "))
-    assert TOLD.search(line)[1] == f"{figure:.1f}"
+    assert LEAK.search(line)[1] == f"{figure:.1f}"
     assert not any(line.startswith("notice") for line in result.lines)
 
 
@@ -47,19 +47,19 @@ def test_a_leak_is_told_once_with_the_figure(run, name):
 )
 def test_a_cache_is_no_leak(run, name):
     result = run(*CASES, "--backend", hoarding(name), "--fail-on-leak")
-    assert (result.code, told(result)) == (0, [])
+    assert (result.code, leak_figures(result)) == (0, [])
 
 
 @pytest.mark.slow
 def test_a_leak_is_blamed_on_its_operator(run):
     result = run("--tag", "smoke", "-k", "masked or voxel", "--backend", hoarding("LeaksInOneOperator"))
-    assert [operator for operator, _ in told(result)] == ["masked_im2col_forward"]
+    assert [operator for operator, _ in leak_figures(result)] == ["masked_im2col_forward"]
 
 
 @pytest.mark.slow
 def test_two_workers_tell_of_one_operator_once(run):
     result = run("masked_im2col_forward", "-k", "float", "--backend", hoarding("Leaks"), "-j", 2)
-    assert len(told(result)) == 1
+    assert len(leak_figures(result)) == 1
 
 
 @pytest.mark.slow

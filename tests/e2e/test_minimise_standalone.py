@@ -197,7 +197,7 @@ class TestEveryOperator:
     pytestmark = needs_gcc
 
     @pytest.fixture
-    def shown(self, catalogue):
+    def described_failures(self, catalogue):
         """What stands in a file: a small case that computes, and one that is refused."""
         session = Session()
         session.catalogue = catalogue
@@ -215,8 +215,8 @@ class TestEveryOperator:
         return find
 
     @pytest.mark.parametrize("operator", sorted(path.parent.name for path in (ROOT / "generators").glob("*/c_api.py")))
-    def test_a_right_library_passes_its_files(self, alone, shown, right_library, tmp_path, operator):
-        for number, one in enumerate(shown(operator)):
+    def test_a_right_library_passes_its_files(self, alone, described_failures, right_library, tmp_path, operator):
+        for number, one in enumerate(described_failures(operator)):
             c_file, python_file = tmp_path / f"case_{number}.c", tmp_path / f"case_{number}.py"
             in_c = standalone_of("c", f"c:{right_library}", None)
             c_file.write_text(in_c.text(one, c_file))

@@ -52,7 +52,7 @@ def repeat_output(pairs):
     pairs[2, 1, 5] = pairs[2, 1, 2]
 
 
-def turn_centre(pairs):
+def roll_centre(pairs):
     pairs[4, 1] = np.roll(pairs[4, 1], 1)
 
 
@@ -67,7 +67,7 @@ def leave_alone(values):
         (SHIFTED, "indices", repeat_site, {}, "rows 1 and 4 of indices are the same site"),
         (PAIRS, "indice_pairs", repeat_input, {}, "indice_pairs[1, 0] names row"),
         (PAIRS, "indice_pairs", repeat_output, {}, "indice_pairs[2, 1] names row"),
-        (CENTRED, "indice_pairs", turn_centre, {}, "indice_pairs[4], must join each of the 6 rows to itself"),
+        (CENTRED, "indice_pairs", roll_centre, {}, "indice_pairs[4], must join each of the 6 rows to itself"),
         (CENTRED, "indice_pairs", leave_alone, {"indice_num": (4, 2, 0, 5, 5, 1, 3, 2, 4)}, "must join each"),
     ],
 )  # fmt: skip

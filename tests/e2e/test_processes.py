@@ -13,10 +13,9 @@ import pytest
 
 from mluops_gtest.running.workers import process_tree
 from tests.conftest import ROOT
-from tests.e2e.conftest import SUPPORT
+from tests.e2e.conftest import ONE_VICTIM, SUPPORT, TWO_VICTIMS
 
 VICTIMS = "masked_im2col_forward"
-SMOKE = ("--tag", "smoke", "-k", "masked or voxel or dynamic")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and prctl")
 
 
@@ -67,7 +66,7 @@ def split(result):
 @pytest.mark.slow
 @linux
 def test_tensors_cannot_be_resized(run, pids):
-    result = run(*SMOKE, "--backend", acting("ResizesItsTensors"))
+    result = run(*TWO_VICTIMS, "--backend", acting("ResizesItsTensors"))
     victims, _ = split(result)
     assert result.code == 0
     assert all("ftruncate: PermissionError" in r["notes"] for r in victims)
@@ -75,7 +74,7 @@ def test_tensors_cannot_be_resized(run, pids):
 
 @pytest.mark.slow
 def test_a_child_that_writes_on_disturbs_no_other_case(run, pids):
-    result = run(*SMOKE, "--backend", acting("WritesFromBehind"))
+    result = run(*TWO_VICTIMS, "--backend", acting("WritesFromBehind"))
     victims, others = split(result)
     assert {(r["outcome"], r["reason"]) for r in victims} == {("crashed", "the process exited with code 5")}
     assert {r["outcome"] for r in others} == {"passed"}
@@ -85,7 +84,7 @@ def test_a_child_that_writes_on_disturbs_no_other_case(run, pids):
 @linux
 @pytest.mark.parametrize("backend", ["LeavesADaemon", "LeavesADaemonAndCrashes", "LeavesAProgramWithoutEnvironment"])
 def test_daemons_end_with_the_run(run, pids, backend):
-    _, others = split(run(*SMOKE, "--backend", acting(backend)))
+    _, others = split(run(*TWO_VICTIMS, "--backend", acting(backend)))
     assert {r["outcome"] for r in others} == {"passed"}
     assert noted(pids)
     assert alive(pids) == set()
@@ -104,7 +103,7 @@ def test_a_process_that_runs_us_adopts_orphans_no_longer_than_a_run(run, pids):
     own = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
     try:
         before = adopts()
-        run(*SMOKE, "--backend", acting("KillsTheForkServerOnce"))
+        run(*TWO_VICTIMS, "--backend", acting("KillsTheForkServerOnce"))
         assert adopts() == before
         assert own.poll() is None
     finally:
@@ -116,7 +115,7 @@ def test_a_process_that_runs_us_adopts_orphans_no_longer_than_a_run(run, pids):
 @pytest.mark.parametrize("victim", ["controller", "fork server", "controller of a stopped fork server"])
 def test_daemons_end_and_folders_go_when_one_is_killed(pids, tmp_path, victim):
     out = tmp_path / "out"
-    arguments = ("run", *SMOKE, "--backend", acting("LeavesDaemonsAndIsSlow"), "--out", out)
+    arguments = ("run", *TWO_VICTIMS, "--backend", acting("LeavesDaemonsAndIsSlow"), "--out", out)
     process = subprocess.Popen(
         [sys.executable, "-m", "mluops_gtest", *arguments],
         stdout=subprocess.DEVNULL,
@@ -147,7 +146,7 @@ def test_daemons_end_and_folders_go_when_one_is_killed(pids, tmp_path, victim):
 @linux
 @pytest.mark.parametrize("options", [(), ("-j", 2)])
 def test_a_killed_fork_server_costs_no_case(run, pids, options):
-    result = run(*SMOKE, "--backend", acting("KillsTheForkServerOnce"), *options)
+    result = run(*TWO_VICTIMS, "--backend", acting("KillsTheForkServerOnce"), *options)
     assert {r["outcome"] for r in result.results.values()} == {"passed"}
     assert Path(f"{pids}.killed").exists()
 
@@ -156,8 +155,7 @@ def test_a_killed_fork_server_costs_no_case(run, pids, options):
 @linux
 @pytest.mark.parametrize("options", [(), ("-j", 3)])
 def test_only_the_case_that_always_loses_the_fork_server_is_blamed(run, pids, options):
-    cases = ("--tag", "smoke", "-k", "retinanet_3x3_twin_float or voxel or dynamic")
-    result = run(*cases, "--backend", acting("KillsTheForkServerAlways"), *options)
+    result = run(*ONE_VICTIM, "--backend", acting("KillsTheForkServerAlways"), *options)
     victims, others = split(result)
     assert {r["outcome"] for r in others} == {"passed"}
     reason = "the fork server was lost three times while this case ran"
@@ -167,7 +165,7 @@ def test_only_the_case_that_always_loses_the_fork_server_is_blamed(run, pids, op
 @pytest.mark.slow
 @linux
 def test_a_stopped_fork_server_is_replaced(run, pids):
-    result = run(*SMOKE, "--backend", acting("StopsTheForkServerOnce"))
+    result = run(*TWO_VICTIMS, "--backend", acting("StopsTheForkServerOnce"))
     assert {r["outcome"] for r in result.results.values()} == {"passed"}
     assert Path(f"{pids}.crashed").exists()
 
@@ -175,7 +173,7 @@ def test_a_stopped_fork_server_is_replaced(run, pids):
 @pytest.mark.slow
 @linux
 def test_a_backend_that_kills_the_fork_server_while_loading_is_unusable(run, pids):
-    result = run(*SMOKE, "--backend", acting("KillsTheForkServerWhileLoading"))
+    result = run(*TWO_VICTIMS, "--backend", acting("KillsTheForkServerWhileLoading"))
     assert result.code == 4
     assert "the fork server was lost three times while loading" in result.err
 
@@ -188,7 +186,7 @@ def test_a_run_that_cannot_go_on_says_so(run, pids, tmp_path, monkeypatch, optio
     spoiled.mkdir()
     monkeypatch.setenv("SPOILED", str(spoiled))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(spoiled), str(ROOT))))
-    result = run(*SMOKE, "--backend", acting("SpoilsTheForkServer"), *options)
+    result = run(*TWO_VICTIMS, "--backend", acting("SpoilsTheForkServer"), *options)
     outcomes = [r["outcome"] for r in result.report["results"]]
     assert set(outcomes) <= {"passed", "not_run"}
     assert "not_run" in outcomes
@@ -205,7 +203,7 @@ def test_a_run_that_cannot_go_on_says_so(run, pids, tmp_path, monkeypatch, optio
 @linux
 @pytest.mark.parametrize("backend", ["RaisesItsLimit", "RaisesItsLimitForAMoment"])
 def test_a_limit_that_was_raised_is_told(run, pids, backend):
-    victims, others = split(run(*SMOKE, "--backend", acting(backend), "--memory-limit", "1G"))
+    victims, others = split(run(*TWO_VICTIMS, "--backend", acting(backend), "--memory-limit", "1G"))
     assert {r["outcome"] for r in (*victims, *others)} == {"passed"}
     told = "raised its memory limit (--memory-limit), which its privileges allow; its worker was replaced"
     for one in victims:
@@ -216,7 +214,7 @@ def test_a_limit_that_was_raised_is_told(run, pids, backend):
 @pytest.mark.slow
 @linux
 def test_the_memory_limit_is_the_hard_limit(run, pids):
-    victims, others = split(run(*SMOKE, "--backend", acting("RaisesTheSoftLimit"), "--memory-limit", "1G"))
+    victims, others = split(run(*TWO_VICTIMS, "--backend", acting("RaisesTheSoftLimit"), "--memory-limit", "1G"))
     assert {r["outcome"] for r in others} == {"passed"}
     assert {r["outcome"] for r in victims} == {"crashed"}
     assert all("MemoryError" in r["reason"] for r in victims)
@@ -253,7 +251,7 @@ def test_what_a_case_changes_is_put_back(run, pids):
 
 @pytest.mark.slow
 def test_files_that_stay_open_cost_their_worker(run, pids):
-    victims, others = split(run(*SMOKE, "--backend", acting("LeavesNoDescriptor")))
+    victims, others = split(run(*TWO_VICTIMS, "--backend", acting("LeavesNoDescriptor")))
     told = "left too many files open; its worker was replaced"
     assert all({"no descriptor is left", told} <= set(r["notes"]) for r in victims)
     assert not any(told in r["notes"] for r in others)
@@ -262,7 +260,7 @@ def test_files_that_stay_open_cost_their_worker(run, pids):
 
 @pytest.mark.slow
 def test_a_thread_that_stays_costs_its_worker(run, pids):
-    victims, others = split(run(*SMOKE, "--backend", acting("LeavesAThread")))
+    victims, others = split(run(*TWO_VICTIMS, "--backend", acting("LeavesAThread")))
     told = "left the thread 'left' running; its worker was replaced"
     assert all(told in r["notes"] for r in victims)
     assert all("threads 1" in r["notes"] for r in (*victims, *others))
@@ -271,7 +269,7 @@ def test_a_thread_that_stays_costs_its_worker(run, pids):
 
 @pytest.mark.slow
 def test_fresh_workers(run, pids):
-    cases = (*SMOKE, "--backend", acting("TellsItsProcess"))
+    cases = (*TWO_VICTIMS, "--backend", acting("TellsItsProcess"))
     shared, fresh = run(*cases), run(*cases, "--fresh-workers", "--repeat", 2)
     assert len(set(processes(shared))) == 1
     assert len(set(processes(fresh))) == len(fresh.results)
@@ -280,16 +278,16 @@ def test_fresh_workers(run, pids):
 
 @pytest.mark.slow
 def test_fresh_workers_need_workers_and_stand_in_the_repro_line(run, pids):
-    refused = run(*SMOKE, "--fresh-workers")
+    refused = run(*TWO_VICTIMS, "--fresh-workers")
     assert refused.code == 2
     assert "--fresh-workers needs worker processes" in refused.err
-    result = run(*SMOKE, "--fresh-workers", "--isolate", "-v")
+    result = run(*TWO_VICTIMS, "--fresh-workers", "--isolate", "-v")
     assert all("--fresh-workers --isolate" in r["repro"] for r in result.results.values())
 
 
 @linux
 def test_nested_folders_that_a_backend_leaves_end_no_run(run, pids):
-    result = run(*SMOKE, "--backend", acting("NestsFolders"))
+    result = run(*TWO_VICTIMS, "--backend", acting("NestsFolders"))
     assert result.code == 0, result.err
     assert set(pids.read_text().split()), "it did nest them"
     assert not any(Path(folder).exists() for folder in pids.read_text().splitlines())

@@ -8,10 +8,9 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tests.e2e.conftest import SUPPORT
+from tests.e2e.conftest import ONE_VICTIM, SUPPORT, TWO_VICTIMS
 from tests.support.crashing_backends import VICTIM
 
-SMOKE = ("--tag", "smoke", "-k", "masked or voxel or dynamic")
 AGREED = "the worker did not answer as agreed: "
 
 
@@ -51,15 +50,14 @@ def split(result):
     ],
 )
 def test_what_breaks_the_agreement_costs_its_case_alone(run, backend, outcome, reason):
-    costs_its_cases_alone(run(*SMOKE, "--backend", rude(backend)), outcome, reason)
+    costs_its_cases_alone(run(*TWO_VICTIMS, "--backend", rude(backend)), outcome, reason)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["StallsInItsAnswer", "HangsWhenAsked"])
+@pytest.mark.parametrize("backend", ["StallsInItsAnswer", "HangsInWorkspaceSize"])
 def test_an_answer_that_does_not_come_costs_its_case_alone(run, backend):
     """One case waits, so that the limit can be one that no other case comes near."""
-    cases = ("--tag", "smoke", "-k", "retinanet_3x3_twin_float or voxel or dynamic")
-    result = run(*cases, "--backend", rude(backend), "--timeout", 5)
+    result = run(*ONE_VICTIM, "--backend", rude(backend), "--timeout", 5)
     costs_its_cases_alone(result, "timed_out", "no answer within 5 s")
 
 
@@ -73,16 +71,16 @@ def costs_its_cases_alone(result, outcome, reason):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["ForksOnce", "ForksAndRaises", "ForksWhenAsked"])
+@pytest.mark.parametrize("backend", ["ForksOnce", "ForksAndRaises", "ForksInWorkspaceSize"])
 def test_a_child_that_comes_back_is_ended(run, backend):
-    result = run(*SMOKE, "--backend", rude(backend))
+    result = run(*TWO_VICTIMS, "--backend", rude(backend))
     assert {r["outcome"] for r in result.results.values()} == {"passed"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["ForksUnseen", "ForksUnseenAndLate"])
 def test_a_child_that_answers_too_costs_its_case_or_nothing(run, backend):
-    result = run(*SMOKE, "--backend", rude(backend))
+    result = run(*TWO_VICTIMS, "--backend", rude(backend))
     victims, others = split(result)
     assert {(r["outcome"], r["reason"]) for r in others} == {("passed", "")}
     for one in victims:
@@ -100,7 +98,7 @@ def test_a_child_that_answers_too_costs_its_case_or_nothing(run, backend):
 )
 def test_a_worker_has_no_say_in_the_verdict(run, backend, outcome, reason):
     """The first case patches our worker; from then on nothing is computed and everything is claimed."""
-    result = run(*SMOKE, "--backend", rude(backend))
+    result = run(*TWO_VICTIMS, "--backend", rude(backend))
     outcomes = [r["outcome"] for r in result.report["results"]]
     assert "passed" not in outcomes
     assert outcome in outcomes
@@ -112,7 +110,7 @@ def test_a_worker_has_no_say_in_the_verdict(run, backend, outcome, reason):
 @pytest.mark.parametrize("isolate", ["--isolate", "--no-isolate"])
 @pytest.mark.parametrize("backend", ["TellsNoTime", "TellsNegativeTime", "TellsEndlessTime", "TellsAbsurdTime"])
 def test_a_time_that_is_none_is_the_backends_error(run, backend, isolate):
-    result = run(*SMOKE, "--backend", rude(backend), isolate)
+    result = run(*TWO_VICTIMS, "--backend", rude(backend), isolate)
     assert {r["outcome"] for r in result.results.values()} == {"error"}
     assert all("device_seconds() returned" in r["reason"] for r in result.results.values())
     assert result.code == 1
@@ -120,7 +118,7 @@ def test_a_time_that_is_none_is_the_backends_error(run, backend, isolate):
 
 @pytest.mark.slow
 def test_a_workspace_beyond_the_memory_limit_is_never_allocated(run):
-    result = run(*SMOKE, "--backend", rude("WantsTwoGigabytes"), "--memory-limit", "1G")
+    result = run(*TWO_VICTIMS, "--backend", rude("WantsTwoGigabytes"), "--memory-limit", "1G")
     victims, others = split(result)
     assert {r["outcome"] for r in others} == {"passed"}
     for one in victims:
@@ -130,7 +128,7 @@ def test_a_workspace_beyond_the_memory_limit_is_never_allocated(run):
 
 
 def test_a_workspace_beyond_the_free_memory_is_never_allocated_inline(run):
-    result = run(*SMOKE, "--backend", rude("WantsTooMuch"), "--no-isolate")
+    result = run(*TWO_VICTIMS, "--backend", rude("WantsTooMuch"), "--no-isolate")
     victims, others = split(result)
     assert {r["outcome"] for r in others} == {"passed"}
     for one in victims:
@@ -140,7 +138,7 @@ def test_a_workspace_beyond_the_free_memory_is_never_allocated_inline(run):
 
 @pytest.mark.slow
 def test_what_is_printed_is_limited_while_it_runs(run):
-    result = run(*SMOKE, "--backend", rude("PrintsWithoutMeasure"))
+    result = run(*TWO_VICTIMS, "--backend", rude("PrintsWithoutMeasure"))
     victims, others = split(result)
     assert all(r["output"] == "" for r in others)
     for one in victims:
@@ -165,7 +163,7 @@ def test_what_is_noted_is_limited_while_it_runs(run, isolate):
 
 @pytest.mark.slow
 def test_half_characters_are_no_matter(run):
-    result = run(*SMOKE, "--backend", rude("TellsHalfCharacters"))
+    result = run(*TWO_VICTIMS, "--backend", rude("TellsHalfCharacters"))
     assert {r["outcome"] for r in result.results.values()} == {"passed"}
 
 

@@ -106,11 +106,11 @@ def test_a_lookup_table_passes_the_declared_values_alone(noisy, run, lookup_tabl
 
 
 def test_the_same_seed_gives_the_same_values_another_one_others(noisy, cli):
-    def shown(*options):
+    def float_lines(*options):
         return [line for line in cli("show", "scale_by/noise_4", "--root", noisy, *options).lines if "float" in line]
 
-    assert shown("--reseed", 5) == shown("--reseed", 5)
-    assert len({str(shown(*options)) for options in ((), ("--reseed", 0), ("--reseed", 5))}) == 3
+    assert float_lines("--reseed", 5) == float_lines("--reseed", 5)
+    assert len({str(float_lines(*options)) for options in ((), ("--reseed", 0), ("--reseed", 5))}) == 3
 
 
 def test_show_tells_whose_values_it_shows(noisy, cli):

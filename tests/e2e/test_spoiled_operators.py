@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from mluops_gtest.cli.main import run_main
 from mluops_gtest.search.audit_values import RULES
 
 NAME = "row_sum"
@@ -147,25 +146,16 @@ SPOILED = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    """A new operator, generated."""
-    root = tmp_path_factory.mktemp("good")
-    assert run_main(["new", "operator", NAME, "--root", str(root)]) == 0
-    assert run_main(["generate", "--all", "--root", str(root)]) == 0
-    return root
-
-
 def test_every_rule_has_its_spoiled_copy():
     assert {rule for spoiled in SPOILED.values() for rule in spoiled.rules} == set(RULES)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", SPOILED)
-def test_a_spoiled_copy_is_told_by_its_rule_alone(cli, good, tmp_path, way):
+def test_a_spoiled_copy_is_told_by_its_rule_alone(cli, row_sum_root, tmp_path, way):
     spoiled = SPOILED[way]
     root = tmp_path / "spoiled"
-    shutil.copytree(good, root, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(row_sum_root, root, ignore=shutil.ignore_patterns("__pycache__"))
     text = (root / spoiled.file).read_text() if spoiled.right else ""
     assert spoiled.right in text
     (root / spoiled.file).write_text(text.replace(spoiled.right, spoiled.wrong))

@@ -105,10 +105,10 @@ class TestAnEarlySuccessThatWrites:
         assert cli("run", tmp_path / "released", "--root", root).code == 0
 
 
-class TestRowsThatAreKept:
+class TestPreservedRows:
     @pytest.mark.slow
     def test_they_must_stay_as_the_caller_preset_them(self, outcomes):
-        outcome, reason, _ = outcomes("WritesKeptRows")["mixed"]
+        outcome, reason, _ = outcomes("WritesPreservedRows")["mixed"]
         assert outcome == "failed"
         assert reason.startswith("place: diff3 = ")
 

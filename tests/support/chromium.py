@@ -123,11 +123,6 @@ class Chromium:
         """Switch scripts of the next page on or off."""
         self._call("Emulation.setScriptExecutionDisabled", value=not on)
 
-    def screenshot(self, path: Path, whole: bool = False) -> None:
-        """The window, or the page from top to bottom, as a PNG."""
-        picture = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(picture["data"]))
-
     def printed(self) -> bytes:
         """The page as a PDF."""
         self.media(kind="print")

@@ -94,11 +94,6 @@ class ClosesEverything(Isolated):
         time.sleep(600)
 
 
-class EatsMemory(Isolated):
-    def misbehave(self, call):
-        self.kept = bytearray(1 << 40)
-
-
 class EatsMemoryForReal(Isolated):
     def misbehave(self, call):
         self.kept = b"x" * (3 << 30)
@@ -115,19 +110,6 @@ class PrintsForALongTime(Isolated):
     def misbehave(self, call):
         for i in range(30_000):
             print(f"line {i} {'=' * 50}")
-
-
-class CrashesOnceInAWhile(Isolated):
-    """Every third call."""
-
-    calls = 0
-
-    def misbehave(self, call):
-        counter = Path(os.environ["CRASH_COUNTER"])
-        count = int(counter.read_text() or "0") + 1 if counter.exists() else 1
-        counter.write_text(str(count))
-        if count % 3 == 0:
-            ctypes.string_at(0)
 
 
 class NeverHealthyAgain(Isolated):
@@ -159,7 +141,7 @@ class OneBadDevice(Isolated):
         return Exact.run(self, call)
 
 
-class CrashesWhileAsked(Isolated):
+class CrashesInWorkspaceSize(Isolated):
     def workspace_size(self, call):
         if call.operator == VICTIM:
             ctypes.string_at(0)

@@ -26,7 +26,7 @@ def measured(*options: str) -> list[str]:
     return printed.getvalue().splitlines()
 
 
-def shown() -> list[str]:
+def published_table() -> list[str]:
     """The table on the page."""
     return _TABLE.search(PAGE.read_text(encoding="utf-8"))[0].splitlines()
 
@@ -43,7 +43,7 @@ def sums(table: list[str]) -> list[tuple[int, int]]:
     return [(caught, wrong), (refused, statuses)]
 
 
-def told(readme: Path) -> list[tuple[int, int]]:
+def published_sums(readme: Path) -> list[tuple[int, int]]:
     """The same as the page for newcomers tells it."""
     return [(int(caught), int(wrong)) for caught, _, wrong in _SCORES.findall(readme.read_text(encoding="utf-8"))]
 

@@ -143,7 +143,7 @@ class LeavesTheCount(Backend):
             super().write(call, x, found)
 
 
-class WritesKeptRows(Backend):
+class WritesPreservedRows(Backend):
     def write(self, call, x, found):
         call.array("place")[...] = 0
         super().write(call, x, found)

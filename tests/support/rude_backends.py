@@ -28,7 +28,7 @@ class ForksAndRaises(Isolated):
             raise ValueError("from the child")
 
 
-class ForksWhenAsked(Isolated):
+class ForksInWorkspaceSize(Isolated):
     def workspace_size(self, call):
         if call.operator == VICTIM:
             os.fork()
@@ -183,7 +183,7 @@ class WantsLessThanNothing(WantsTooMuch):
     wanted = -8
 
 
-class HangsWhenAsked(Isolated):
+class HangsInWorkspaceSize(Isolated):
     def workspace_size(self, call):
         if call.operator == VICTIM:
             time.sleep(600)

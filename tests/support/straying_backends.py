@@ -164,7 +164,7 @@ class ReadsInAThread(Native):
         library.read_in_a_thread(end)
 
 
-class ReadsInAThreadWithTheLockHeld(ReadsInAThread):
+class ReadsInAThreadThatHoldsTheLock(ReadsInAThread):
     library = ctypes.PyDLL
 
 

@@ -130,10 +130,10 @@ for _name in SECONDS:
 
 
 @fault("numbers", "crashed")
-def crashes_while_asked_for_the_workspace(call):
+def crashes_in_workspace_size(call):
     """See `workspace_size` of the backend."""
 
 
 @fault("numbers", "timed_out", "crashed")
-def hangs_while_asked_for_the_workspace(call):
+def hangs_in_workspace_size(call):
     """See `workspace_size` of the backend."""

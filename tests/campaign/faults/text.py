@@ -98,7 +98,7 @@ def raises_a_long_message(call):
 
 
 @fault("text", "error", "crashed")
-def raises_what_cannot_be_told(call):
+def raises_what_cannot_be_printed(call):
     class UntoldError(Exception):
         def __str__(self):
             raise ValueError("not even this")

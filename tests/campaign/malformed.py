@@ -27,7 +27,7 @@ _DECLARATIONS = (
     _case("each: {a: {from: 1, to: 99999}, b: {from: 1, to: 99999}}, " + _RAMP, name="x_{a}_{b}"),
     "- !!python/object/apply:os.system [true]\n",
 )
-HAND_MADE: Final[dict[str, tuple[bytes, ...]]] = {
+MALFORMED: Final[dict[str, tuple[bytes, ...]]] = {
     "declarations": (*(text.encode() for text in _DECLARATIONS), b"- {name: \xed\xa0\x80}\n", b""),
     "report.json": (b"[" * 200_000, b'{"a":' * 100_000, b"9" * 100_000, b'"\\ud800"', b"\xff\xfe", b""),
     "run.json": (b"[" * 200_000, b"null", b"{}", b"[]", b"\x00" * 1000),
