@@ -36,7 +36,7 @@ class _Functions:
 _functions: Final = cache(_Functions)
 
 
-def fill_lanes(key: _Array, start: int, out: _Array) -> bool:
+def fill_stream(key: _Array, start: int, out: _Array) -> bool:
     """Write the uint32 lanes from lane `start` on of the stream with this key of two words."""
     library = native_library()
     if library is None:
@@ -77,7 +77,7 @@ class Stream:
             return self._block(start, count)
 
         def fill(offset: int, part: Array) -> None:
-            if not fill_lanes(self._key, start + offset, part):
+            if not fill_stream(self._key, start + offset, part):
                 part[:] = self._block(start + offset, len(part))
 
         return _filled(count, np.dtype(np.uint32), fill)

@@ -3,9 +3,11 @@
 import errno
 import importlib
 import io
+import os
 import platform
 import resource
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -14,8 +16,7 @@ from mluops_gtest.base.errors import ExitCode, HarnessError, UnwritableError, su
 from mluops_gtest.base.gc_tuning import raise_gc_threshold, skip_final_gc
 from mluops_gtest.base.native.library import native_core
 from mluops_gtest.cli.echo import echo, echo_error, install_safe_streams
-from mluops_gtest.cli.options import VARIABLE, remark, use_settings
-from mluops_gtest.running.settings import FILE_NAME
+from mluops_gtest.running.settings import FILE_NAME, SettingsFile, nearest_settings, read_settings
 from mluops_gtest.version import __version__
 
 # A literal table, so that --help imports no command: what people do → command → one line for the overview.
@@ -153,6 +154,23 @@ def _print_version(ctx: click.Context, _: click.Parameter, is_given: bool) -> No
     ctx.exit()
 
 
+_SETTINGS_VARIABLE: Final = "MLUOPS_TEST_SETTINGS"
+# Instead of a file: no settings.
+_NO_SETTINGS: Final = "none"
+
+
+def _use_settings(ctx: click.Context, param: click.Parameter, value: str | None) -> None:  # noqa: ARG001 - click's signature
+    """Make the settings the defaults of every command."""
+    path = nearest_settings() if value is None else None if value == _NO_SETTINGS else Path(os.path.abspath(value))
+    if path is None:
+        return
+    assert isinstance(ctx.command, click.Group)
+    ctx.obj = read_settings(path)
+    defaults = ctx.obj.defaults()
+    # For a group, name its commands; history has no option that is in the settings.
+    ctx.default_map = {**dict.fromkeys(ctx.command.list_commands(ctx), defaults), "audit": {"operators": defaults}}
+
+
 @click.group(cls=LazyGroup, context_settings=CONTEXT, epilog=_EPILOG)
 @click.option(
     "-V",
@@ -167,14 +185,25 @@ def _print_version(ctx: click.Context, _: click.Parameter, is_given: bool) -> No
 @click.option(
     "--settings",
     metavar="FILE|none",
-    envvar=VARIABLE,
+    envvar=_SETTINGS_VARIABLE,
     expose_value=False,
-    callback=use_settings,
+    callback=_use_settings,
     help="Read the defaults of options from FILE, e.g. --settings ci.toml; none: use no file.  "
-    f"[default: {VARIABLE}, else the nearest {FILE_NAME} in this folder or above it]",
+    f"[default: {_SETTINGS_VARIABLE}, else the nearest {FILE_NAME} in this folder or above it]",
 )
 def cli() -> None:
     """Conformance tests for accelerator operators: cases, runner, accuracy criteria, one command line."""
+
+
+def _settings_remark(error: click.ClickException) -> str:
+    """Where a wrong value in the settings is; empty for a value from the command line."""
+    if not isinstance(error, click.BadParameter) or error.ctx is None or error.param is None:
+        return ""
+    name = error.param.name or ""
+    is_default = error.ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT_MAP
+    if not isinstance(error.ctx.obj, SettingsFile) or not is_default:
+        return ""
+    return f"\nThe value comes from {error.ctx.obj.place(name)}."
 
 
 # Such a path is unusable for every command, whether it was typed or comes from a file.
@@ -193,7 +222,7 @@ def run_main(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         message = io.StringIO()
         error.show(message)
-        echo_error(message.getvalue().rstrip() + remark(error))
+        echo_error(message.getvalue().rstrip() + _settings_remark(error))
         return int(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         echo_error("interrupted")

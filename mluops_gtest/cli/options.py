@@ -2,7 +2,6 @@
 their defaults from the settings file."""
 
 import functools
-import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,7 +14,7 @@ from mluops_gtest.catalog.root import BUILTIN
 from mluops_gtest.core.case import LARGEST_RESEED, NAMED_TAGS, TAGS, Query
 from mluops_gtest.core.report import REPORT_KINDS
 from mluops_gtest.running.options import OPTIONS, RunOptions
-from mluops_gtest.running.settings import SettingsFile, nearest_settings, parse_labels, read_settings
+from mluops_gtest.running.settings import parse_labels
 
 if TYPE_CHECKING:
     from mluops_gtest.catalog.selection import Catalogue
@@ -320,23 +319,6 @@ def options_from(ctx: click.Context, query: Query, given: dict[str, Any], **more
     return RunOptions(query, **{name: value for name, value in given.items() if value is not None}, **more)
 
 
-VARIABLE: Final = "MLUOPS_TEST_SETTINGS"
-# Instead of a file: no settings.
-NONE: Final = "none"
-
-
-def use_settings(ctx: click.Context, param: click.Parameter, value: str | None) -> None:  # noqa: ARG001 - click's signature
-    """Make the settings the defaults of every command."""
-    path = nearest_settings() if value is None else None if value == NONE else Path(os.path.abspath(value))
-    if path is None:
-        return
-    assert isinstance(ctx.command, click.Group)
-    ctx.obj = read_settings(path)
-    defaults = ctx.obj.defaults()
-    # For a group, name its commands; history has no option that is in the settings.
-    ctx.default_map = {**dict.fromkeys(ctx.command.list_commands(ctx), defaults), "audit": {"operators": defaults}}
-
-
 def stands_in_settings(ctx: click.Context, name: str) -> bool:
     """The parameter has its value from the settings, not from the command line."""
     return ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT_MAP
@@ -347,13 +329,3 @@ def typed_options(ctx: click.Context) -> dict[str, str]:
     source = click.core.ParameterSource.COMMANDLINE
     written = {parameter.name or "": parameter.opts[0] for parameter in ctx.command.params}
     return {name: option for name, option in written.items() if ctx.get_parameter_source(name) is source}
-
-
-def remark(error: click.ClickException) -> str:
-    """Where a wrong value in the settings is; empty for a value from the command line."""
-    if not isinstance(error, click.BadParameter) or error.ctx is None or error.param is None:
-        return ""
-    name = error.param.name or ""
-    if not isinstance(error.ctx.obj, SettingsFile) or not stands_in_settings(error.ctx, name):
-        return ""
-    return f"\nThe value comes from {error.ctx.obj.place(name)}."

@@ -76,7 +76,7 @@ def test_a_recipe_names_one_file_and_shows_code(recipe):
 # The place of each excerpt of the recipes, in their order: the file, and the line that it is put before; none: the end.
 PLACES = [
     ("running/options.py", "    failed: str | None = option("),
-    ("core/cause/verdict.py", ""),
+    ("core/cause.py", ""),
     ("core/report.py", '    "json": ReportKind('),
     ("results/reports/csv_file.py", ""),
     ("backends/registry.py", '    "torch": "torch[:DEVICE]'),

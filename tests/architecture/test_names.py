@@ -35,10 +35,6 @@ PUBLIC = {
     "Drawn": "mluops_gtest.authoring.space, which generators import",
     "first_length_kept": "mluops_gtest.authoring.mistakes, and the name of a mutant",
     "first_param_kept": "mluops_gtest.authoring.mistakes, and the name of a mutant",
-    "KeptPreset": "the tag of an explanation in result files",
-    "TakenFrom": "the tag of an explanation in result files",
-    "TakenFromFlat": "the tag of an explanation in result files",
-    "checks_asked": "the id of a rule of the audit",
 }
 
 
