@@ -60,11 +60,13 @@ GROUPS: Final = {
 # Commands in the file of another one: the file and the function.
 _SHARED_FILES: Final = {
     "backends": "doctor:backends",
+    "cache": "generate:cache",
     "compare": "gate:compare_runs",
     "device-spec": "bench:device_spec",
     "explain": "report:explain",
     "export": "convert:export_cases",
     "merge": "report:merge_shards",
+    "ops": "list:operators",
     "schema": "convert:schema",
     "show": "list:show",
     "verify": "generate:verify",

@@ -9,7 +9,7 @@ from mluops_gtest.running.workers.pool import Worker
 
 PACKAGE = Path(mluops_gtest.__file__).parent
 # Reading the stored case (11 of them), calling and judging.
-MOST_FILES = 28
+MOST_FILES = 25
 MOST_FRAMES = 6
 WARM = 10
 

@@ -134,7 +134,7 @@ def test_bytes_of_another_kind_are_refused(data):
 
 
 @pytest.fixture(scope="module")
-def drawn_call():
+def random_call():
     operators = Session().catalogue.operators
     operator = operators[NAME]
     target = FuzzedOperator(operator, Draws(operator, operators.part(NAME, SPACE), 0), "numpy", {})
@@ -144,15 +144,15 @@ def drawn_call():
     return FuzzCall.read_smallest, call, b"".join(map(bytes, write_binary(document)))
 
 
-def test_a_smallest_case_comes_back_as_it_was(drawn_call):
-    read_case, call, data = drawn_call
+def test_a_smallest_case_comes_back_as_it_was(random_call):
+    read_case, call, data = random_call
     case = read_case(call, data)
     assert (case.id, case.operator, case.params) == (call.case.id, NAME, call.case.params)
     assert [tensor.desc for tensor in case.inputs] == [tensor.desc for tensor in call.case.inputs]
 
 
-def test_a_smallest_case_is_held_to_what_was_ordered(drawn_call):
-    read_case, call, data = drawn_call
+def test_a_smallest_case_is_held_to_what_was_ordered(random_call):
+    read_case, call, data = random_call
     for wrong in (b"", data[:-3], b"noise"):
         with pytest.raises(BadAnswerError):
             read_case(call, wrong)
@@ -160,9 +160,9 @@ def test_a_smallest_case_is_held_to_what_was_ordered(drawn_call):
         read_case(replace(call, found=None), data)
 
 
-def test_a_smallest_case_reads_no_file(drawn_call, tmp_path, monkeypatch):
+def test_a_smallest_case_reads_no_file(random_call, tmp_path, monkeypatch):
     """Values beside it would be files of this machine."""
-    read_case, call, data = drawn_call
+    read_case, call, data = random_call
     monkeypatch.chdir(tmp_path)
     operator = call.job.target.operator
     document = case_document(call.case, operator, Schema.of([operator]))
