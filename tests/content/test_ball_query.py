@@ -377,14 +377,14 @@ def drafts():
     return load_declarations(ROOT / "cases" / "ball_query.yaml", OPERATOR)
 
 
-def made_by(draft, draw=None):
+def make_by(draft, draw=None):
     params = dict(draft.params)
     return OPERATOR.recipes[draft.recipe](draw or Draw(draft.seed), params, DType.named(draft.dtype), **draft.args)
 
 
 @pytest.mark.slow
 def test_the_network_has_the_documents_shapes_and_its_stages_are_one_chain():
-    first, second = (made_by(draft) for draft in drafts() if "network" in draft.tags)
+    first, second = (make_by(draft) for draft in drafts() if "network" in draft.tags)
     shapes = [(made.inputs["new_xyz"].shape, made.inputs["xyz"].shape, made.outputs["idx"]) for made in (first, second)]
     assert shapes == [
         ((16, 512, 3), (16, 1024, 3), (16, 512, 32)),
@@ -411,7 +411,7 @@ def test_planted_points_are_the_only_ones():
     for draft in drafts():
         if draft.recipe != "planted" or draft.args["points"] > 20000 or draft.expect_declared:
             continue
-        made = made_by(draft, Draw(7))
+        made = make_by(draft, Draw(7))
         call = call_of(OPERATOR, made.params, dict(made.inputs))
         wanted = [[k for k, m in sorted(zip(draft.args["hits"], draft.args["rows"], strict=True)) if m == row]
                   for row in range(draft.args["centres"])]  # fmt: skip

@@ -365,7 +365,7 @@ def test_an_element_that_no_order_of_additions_explains_is_told(name: str, ulps:
     assert sum(reading.beyond for reading in result.elements) == beyond
 
 
-def made_of(name: str) -> tuple[dict[str, Array], dict[str, tuple[int, ...]]]:
+def make_inputs(name: str) -> tuple[dict[str, Array], dict[str, tuple[int, ...]]]:
     draft = DRAFTS[name]
     made = OPERATOR.recipes[draft.recipe](Draw(draft.seed), dict(draft.params), DType.FLOAT, **draft.args)
     return dict(made.inputs), dict(made.outputs)
@@ -374,7 +374,7 @@ def made_of(name: str) -> tuple[dict[str, Array], dict[str, tuple[int, ...]]]:
 def test_the_network_cases_are_sweeps_of_the_documents_shapes() -> None:
     clouds = []
     for name, channels, params in (("mean", 4, MEAN), ("max", 64, MAX)):
-        inputs, outputs = made_of(f"network_mvxnet_{name}")
+        inputs, outputs = make_inputs(f"network_mvxnet_{name}")
         assert inputs["feats"].shape == (17563, channels)
         assert outputs["voxel_feats"] == (13757, channels)
         coors = inputs["coors"]
@@ -394,7 +394,7 @@ def test_the_network_cases_are_sweeps_of_the_documents_shapes() -> None:
 
 
 def test_the_network_case_of_mmcv_has_a_row_per_point() -> None:
-    inputs, outputs = made_of("network_mvxnet_max_row_per_point")
+    inputs, outputs = make_inputs("network_mvxnet_max_row_per_point")
     assert outputs["voxel_feats"] == (17563, 64)
     valid = (inputs["coors"] >= 0).all(axis=1)
     assert np.count_nonzero(~valid) == 402

@@ -20,7 +20,7 @@ TENSORS = ("indices", "indice_pairs", "out_indices", "indice_num")
 ARRAYS = ("pad", "stride", "dilation", "input_space", "filter_space", "output_space")
 
 
-def made(recipe, params, **arguments):
+def make_case(recipe, params, **arguments):
     return OPERATOR.recipes[recipe](Draw(1), params, DType.INT32, **arguments)
 
 
@@ -110,7 +110,7 @@ def test_reference_and_kernel_are_the_document(seed):
         stream = Draw(rng.getrandbits(32)).stream("indices")
         # Not by the recipe, which refuses sites without neighbours.
         sites = random_sites(stream, params["batch"], params["input_space"], rng.randint(1, min(cells, 20)))
-        case = made("listed", params, sites=tuple(sites.ravel().tolist()))
+        case = make_case("listed", params, sites=tuple(sites.ravel().tolist()))
         indices = case.inputs["indices"]
         expected = by_document(indices, case.params)
         room = params["batch"] * int(np.prod(case.params["output_space"])) - len(expected["out_indices"])
@@ -131,7 +131,7 @@ def test_scattered_sites_have_neighbours_in_sub_m():
 def test_network_twins_are_the_document():
     downwards = ("down_41x1440x1440", "down_21x720x720", "down_11x360x360", "out_5x180x180")
     for layer in (*downwards, "subm_41x1440x1440", "subm_5x180x180"):
-        case = made("cloud", {}, layer=layer, keep=32)
+        case = make_case("cloud", {}, layer=layer, keep=32)
         indices = case.inputs["indices"]
         assert_reference_and_kernel_give(by_document(indices, case.params), indices, case.params)
 
@@ -149,7 +149,7 @@ def test_network_twins_are_the_document():
     ],
 )
 def test_network_cases_have_the_documents_shapes(layer, sites, offsets, outputs):
-    case = made("cloud", {}, layer=layer)
+    case = make_case("cloud", {}, layer=layer)
     baseline = OPERATOR.reference(call_of(OPERATOR.name, case.params, case.inputs))
     assert case.inputs["indices"].shape == (sites, 4)
     assert case.params["batch"] == 4
@@ -159,7 +159,7 @@ def test_network_cases_have_the_documents_shapes(layer, sites, offsets, outputs)
 
 
 def answer_of(params, *sites, spare=0):
-    case = made("listed", params, sites=tuple(itertools.chain(*sites)))
+    case = make_case("listed", params, sites=tuple(itertools.chain(*sites)))
     indices = case.inputs["indices"]
     assert_reference_and_kernel_give(by_document(indices, case.params), indices, case.params, spare)
     return OPERATOR.reference(call_of(OPERATOR.name, case.params, case.inputs)).outputs
@@ -191,13 +191,13 @@ def test_ruling_sub_m_uses_the_given_pad():
 
 
 def test_the_output_space_of_sub_m_is_the_input_space_whatever_the_pad():
-    case = made("everywhere", {"input_space": (2, 3, 4), "filter_space": (3, 3, 3), "sub_m": 1})
+    case = make_case("everywhere", {"input_space": (2, 3, 4), "filter_space": (3, 3, 3), "sub_m": 1})
     assert case.params["output_space"] == (2, 3, 4)
 
 
 def test_a_kernel_that_does_not_fit_is_refused_when_the_output_space_is_derived():
     with pytest.raises(ValueError, match="the kernel does not fit"):
-        made("everywhere", {"input_space": (2, 2, 2), "filter_space": (3, 1, 1)})
+        make_case("everywhere", {"input_space": (2, 2, 2), "filter_space": (3, 1, 1)})
 
 
 def test_no_output_at_all_is_computed_where_there_is_room():
@@ -208,7 +208,7 @@ def test_no_output_at_all_is_computed_where_there_is_room():
 
 
 def test_spare_rows_are_minus_one_in_the_baseline_and_too_few_are_refused():
-    case = made("everywhere", {"input_space": (1, 1, 3), "filter_space": ONES})
+    case = make_case("everywhere", {"input_space": (1, 1, 3), "filter_space": ONES})
     room = {"out_indices": np.empty((3, 4), "<i4")}
     baseline = OPERATOR.reference(call_of(OPERATOR.name, case.params, case.inputs, room))
     np.testing.assert_array_equal(baseline.outputs["out_indices"], case.inputs["indices"])
@@ -374,7 +374,7 @@ def described(params, dims):
 
 
 def test_subsumed_checks_never_answer_first():
-    base = made("everywhere", {"input_space": ONES, "filter_space": ONES}).params
+    base = make_case("everywhere", {"input_space": ONES, "filter_space": ONES}).params
     lengths = (0, 1, 2, 4096, 4097, 1_000_000, 1_000_001, 2**29, 2**31)
     answered = set()
     for sites, rows, offsets, counts in itertools.product(lengths, lengths, lengths, lengths):
@@ -401,7 +401,7 @@ def test_subsumed_checks_never_answer_first():
 
 
 def test_theory_counts_every_tensor_once():
-    case = made("everywhere", {"input_space": (1, 1, 3), "filter_space": (1, 1, 2)})
+    case = make_case("everywhere", {"input_space": (1, 1, 3), "filter_space": (1, 1, 2)})
     baseline = OPERATOR.reference(call_of(OPERATOR.name, case.params, case.inputs))
     theory = OPERATOR.theory(call_of(OPERATOR.name, case.params, case.inputs, baseline.outputs))
     assert (theory.io_bytes, theory.ops) == (4 * (12 + 8 + 12 + 2), 0)
@@ -418,9 +418,9 @@ def test_theory_counts_every_tensor_once():
 )
 def test_recipes_refuse_what_they_cannot_make(recipe, arguments, message):
     with pytest.raises(ValueError, match=message):
-        made(recipe, {"input_space": (1, 1, 5), "filter_space": ONES}, **arguments)
+        make_case(recipe, {"input_space": (1, 1, 5), "filter_space": ONES}, **arguments)
 
 
 def test_a_recipe_without_a_space_says_what_is_missing():
     with pytest.raises(ValueError, match="params must give filter_space and input_space"):
-        made("everywhere", {})
+        make_case("everywhere", {})

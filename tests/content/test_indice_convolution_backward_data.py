@@ -45,7 +45,7 @@ AXES = {
 }
 
 
-def made_call(recipe, dtype=DType.FLOAT, seed=0, params=None, **args) -> OpCall:
+def make_call(recipe, dtype=DType.FLOAT, seed=0, params=None, **args) -> OpCall:
     """The call of a recipe's case; input_grad holds poison."""
     made = OPERATOR.recipes[recipe](Draw(seed), params or {}, dtype, **args)
     return call_with(made.params, made.inputs, made.layouts["filters"])
@@ -104,7 +104,7 @@ def random_call(rng: random.Random) -> OpCall:
     sub_m = rng.random() < 0.25
     kernel = tuple(rng.choice((1, 3)) if sub_m else rng.randint(1, 3) for _ in range(rank - 2))
     rows_in = rng.randint(1, 6)
-    return made_call(
+    return make_call(
         "random_pairs",
         rng.choice((DType.FLOAT, DType.HALF)),
         rng.getrandbits(32),
@@ -228,7 +228,7 @@ def test_torch_agrees_on_the_gradient():
 @pytest.mark.parametrize("values", ["full", "wide", "positive", "cancelling", "leading"])
 def test_sums_of_full_mantissas_are_exact(values, dtype):
     shape = {"kernel": (1, 3), "rows_in": 3, "rows_out": 3, "counts": (3,), "channels_in": 2, "channels_out": 20}
-    call = made_call("random_pairs", dtype, seed=1, values=values, **shape)
+    call = make_call("random_pairs", dtype, seed=1, values=values, **shape)
     assert_right(call, literal_loops(call))
 
 
@@ -251,7 +251,7 @@ def test_lattice_cases_take_the_fast_way_and_others_do_not():
         (DType.FLOAT, "full", False),
         (DType.FLOAT, "wide", False),
     ]:
-        call = made_call("random_pairs", dtype, values=values, **shape)
+        call = make_call("random_pairs", dtype, values=values, **shape)
         assert float64_is_exact(products_of(call)) is exact, (dtype, values)
 
 
@@ -261,13 +261,13 @@ def test_rows_beyond_one_block(monkeypatch):
     monkeypatch.setattr(load_shared("products"), "_BLOCK_VALUES", 50)
     for seed in range(10):
         shape = {"kernel": (2, 2), "rows_in": 11, "rows_out": 13, "channels_in": 1 + seed % 7, "channels_out": 3}
-        call = made_call("random_pairs", seed=seed, **shape)
+        call = make_call("random_pairs", seed=seed, **shape)
         assert_right(call, literal_loops(call))
 
 
 def test_a_row_listed_twice_in_one_offset_is_added_twice():
     """Outside the contract, yet §1.2.2 says what it means; the reference of a foreign file must not lose it."""
-    call = made_call("random_pairs", kernel=(1, 1), rows_in=4, rows_out=4, counts=(4,), channels_in=2, channels_out=3)
+    call = make_call("random_pairs", kernel=(1, 1), rows_in=4, rows_out=4, counts=(4,), channels_in=2, channels_out=3)
     call.array("indice_pairs")[0, 0] = [2, 0, 2, 2]
     np.testing.assert_array_equal(OPERATOR.reference(call).outputs["input_grad"], literal_loops(call))
 
@@ -286,7 +286,7 @@ def test_a_sum_beyond_the_largest_half_is_infinite():
 
 def nonfinite_call(kind, dtype, seed) -> OpCall:
     shape = {"kernel": (2, 2), "rows_in": 9, "rows_out": 12, "counts": (5, 0, 4, 2)}
-    return made_call("nonfinite", dtype, seed, **shape, channels_in=3, channels_out=4, kind=kind)
+    return make_call("nonfinite", dtype, seed, **shape, channels_in=3, channels_out=4, kind=kind)
 
 
 # Per kind: is there a NaN in the baseline, is there an infinity; None: the sign of a product or a zero decides.
@@ -322,7 +322,7 @@ def test_every_nan_of_the_baseline_is_the_same_one():
 def test_a_shape_without_room_for_the_values_is_refused(change, words):
     shape = {"kernel": (2, 2), "rows_in": 9, "rows_out": 12, "counts": (5, 0, 4, 2), "channels_out": 4, **change}
     with pytest.raises(ValueError, match=words):
-        made_call("nonfinite", **shape, channels_in=3, kind="grad_idle")
+        make_call("nonfinite", **shape, channels_in=3, kind="grad_idle")
 
 
 def test_w_k_is_ci_by_co():
@@ -339,7 +339,7 @@ def test_w_k_is_ci_by_co():
 def test_the_same_weights_give_the_same_result_in_every_layout(kernel):
     shape = {"kernel": kernel, "rows_in": 7, "rows_out": 6, "channels_in": 5, "channels_out": 4}
     layouts = [layout for layout, rank in AXES if rank == len(kernel) + 2]
-    calls = [made_call("random_pairs", layout=layout.value.lower(), **shape) for layout in layouts]
+    calls = [make_call("random_pairs", layout=layout.value.lower(), **shape) for layout in layouts]
     wanted = literal_loops(calls[0])
     for call in calls:
         assert_right(call, wanted)
@@ -347,7 +347,7 @@ def test_the_same_weights_give_the_same_result_in_every_layout(kernel):
 
 @pytest.mark.parametrize("fill", [-1, 0, 2**31 - 1, -(2**31)])
 def test_only_the_first_indice_num_pairs_are_read(fill):
-    call = made_call(
+    call = make_call(
         "random_pairs", kernel=(1, 3), rows_in=8, rows_out=8, counts=(3, 0, 7), channels_in=2, channels_out=2
     )
     wanted = literal_loops(call)
@@ -358,7 +358,7 @@ def test_only_the_first_indice_num_pairs_are_read(fill):
 
 def test_sub_m_changes_no_value():
     shape = {"kernel": (3, 3), "rows_in": 5, "rows_out": 5, "channels_in": 2, "channels_out": 3}
-    call = made_call("random_pairs", params={"sub_m": 1}, **shape)
+    call = make_call("random_pairs", params={"sub_m": 1}, **shape)
     assert_right(replace(call, params={**call.params, "sub_m": 0}), literal_loops(call))
 
 
@@ -391,7 +391,7 @@ def test_network_cases_have_the_shapes_of_the_document(case, output_grad, filter
 
 
 def test_theory_counts_used_pairs_alone():
-    call = made_call(
+    call = make_call(
         "random_pairs", kernel=(1, 3), rows_in=8, rows_out=6, counts=(3, 0, 5), channels_in=2, channels_out=4
     )
     theory = OPERATOR.theory(call)
@@ -402,13 +402,13 @@ def test_theory_counts_used_pairs_alone():
 @pytest.mark.parametrize("counts", [(1, 2), (5, 0, 0), (-1, 0, 0)])
 def test_counts_that_do_not_fit_are_refused(counts):
     with pytest.raises(ValueError, match="counts must be one number or 3, each in 0 … 4"):
-        made_call("random_pairs", kernel=(1, 3), rows_in=4, rows_out=9, counts=counts, channels_in=1, channels_out=1)
+        make_call("random_pairs", kernel=(1, 3), rows_in=4, rows_out=9, counts=counts, channels_in=1, channels_out=1)
 
 
 def test_a_layout_that_does_not_fit_the_kernel_is_refused():
     shape = {"kernel": (1, 3), "rows_in": 2, "rows_out": 2, "channels_in": 1, "channels_out": 1}
     with pytest.raises(ValueError, match="layout NDHWC has 5 axes, kernel \\(1, 3\\) makes 4"):
-        made_call("random_pairs", layout="ndhwc", **shape)
+        make_call("random_pairs", layout="ndhwc", **shape)
 
 
 # Checks.
@@ -464,8 +464,8 @@ def test_the_kernel_answers_as_the_checks_do(seed):
     rng = random.Random(seed)
     shape = {"kernel": (1, 3), "rows_in": 4, "channels_in": 2, "channels_out": 3}
     valid = (
-        made_call("random_pairs", rows_out=5, **shape),
-        made_call("random_pairs", rows_out=4, params={"sub_m": 1}, **shape),
+        make_call("random_pairs", rows_out=5, **shape),
+        make_call("random_pairs", rows_out=4, params={"sub_m": 1}, **shape),
     )
     calls = (wrong_call(rng.choice(valid), rng) for _ in range(400))
     assert len(answering_checks(OPERATOR, filter(in_contract, calls))) > 20

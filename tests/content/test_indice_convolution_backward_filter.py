@@ -26,7 +26,7 @@ NAME = "indice_convolution_backward_filter"
 OPERATOR = load_operator(ROOT / "generators" / NAME / "__init__.py")
 
 
-def made_call(recipe, dtype=DType.FLOAT, seed=0, params=None, **args) -> OpCall:
+def make_call(recipe, dtype=DType.FLOAT, seed=0, params=None, **args) -> OpCall:
     """The call of a recipe's case; filters_grad holds poison."""
     made = OPERATOR.recipes[recipe](Draw(seed), params or {}, dtype, **args)
     return call_with(made.params, made.inputs, made.outputs["filters_grad"])
@@ -75,7 +75,7 @@ def random_call(rng: random.Random) -> OpCall:
     """A small valid call of any shape, pairs and values."""
     sub_m = rng.random() < 0.25
     rows_in = rng.randint(1, 6)
-    return made_call(
+    return make_call(
         "random_pairs",
         rng.choice((DType.FLOAT, DType.HALF)),
         rng.getrandbits(32),
@@ -200,7 +200,7 @@ def test_torch_agrees_on_the_gradient():
 @pytest.mark.parametrize("values", ["full", "wide", "positive", "cancelling", "leading", "huge"])
 def test_sums_of_full_mantissas_are_exact(values, dtype):
     shape = {"kernel": (1, 2), "rows_in": 20, "rows_out": 20, "counts": (20,), "channels_in": 2, "channels_out": 2}
-    call = made_call("random_pairs", dtype, seed=1, values=values, **shape)
+    call = make_call("random_pairs", dtype, seed=1, values=values, **shape)
     assert_right(call, literal_loops(call))
 
 
@@ -230,7 +230,7 @@ def test_lattice_cases_take_the_fast_way_and_others_do_not():
         (DType.FLOAT, "full", False),
         (DType.FLOAT, "wide", False),
     ]:
-        call = made_call("random_pairs", dtype, values=values, **shape)
+        call = make_call("random_pairs", dtype, values=values, **shape)
         assert float64_is_exact(Operands.of(call)) is exact, (dtype, values)
 
 
@@ -267,13 +267,13 @@ def test_pairs_beyond_one_tile(monkeypatch):
     monkeypatch.setattr(sys.modules[OPERATOR.kernel.__module__], "_TILE", 3)
     for seed in range(10):
         shape = {"kernel": (2, 2), "rows_in": 11, "rows_out": 13, "channels_in": 1 + seed % 4, "channels_out": 3}
-        call = made_call("random_pairs", seed=seed, **shape)
+        call = make_call("random_pairs", seed=seed, **shape)
         assert_right(call, literal_loops(call))
 
 
 def test_a_pair_listed_twice_is_added_twice():
     """Outside the contract, yet §3.1 says what it means; the reference of a foreign file must not lose it."""
-    call = made_call("random_pairs", kernel=(1, 1), rows_in=4, rows_out=4, counts=(4,), channels_in=2, channels_out=3)
+    call = make_call("random_pairs", kernel=(1, 1), rows_in=4, rows_out=4, counts=(4,), channels_in=2, channels_out=3)
     call.array("indice_pairs")[0] = [[2, 0, 2, 2], [1, 3, 1, 0]]
     assert OPERATOR.broken(call) == "indice_pairs[0, 0] names row 2 more than once"
     assert_right(call, literal_loops(call))
@@ -290,7 +290,7 @@ def test_a_sum_beyond_the_largest_half_is_infinite():
 def test_no_recipe_comes_near_the_largest_half():
     def of(count, values):
         shape = {"kernel": (1, 1), "rows_in": count, "rows_out": count, "counts": (count,)}
-        return made_call("random_pairs", DType.HALF, values=values, **shape, channels_in=1, channels_out=1)
+        return make_call("random_pairs", DType.HALF, values=values, **shape, channels_in=1, channels_out=1)
 
     largest = np.abs(OPERATOR.reference(of(3000, "leading")).outputs["filters_grad"].astype(np.float64)).max()
     assert 1000 < largest < 3e4
@@ -303,7 +303,7 @@ def test_no_recipe_comes_near_the_largest_half():
 
 def test_the_bound_sums_up_magnitudes_and_counts_terms():
     shape = {"kernel": (2, 2), "rows_in": 9, "rows_out": 8, "counts": (5, 0, 8, 1), "channels_in": 2, "channels_out": 3}
-    call = made_call("random_pairs", DType.HALF, values="wide", **shape)
+    call = make_call("random_pairs", DType.HALF, values="wide", **shape)
     bound = OPERATOR.bound(call)["filters_grad"]
     for name in ("features", "output_grad"):
         np.abs(call.array(name), out=call.array(name))
@@ -325,7 +325,7 @@ def test_a_call_of_zeros_has_a_bound():
 def test_long_sums_of_the_network_leave_no_room_at_all():
     """Float sums of so few bits are exact, so that one element that is off by its last bit shows."""
     shape = {"kernel": (1, 1), "rows_in": 1025, "rows_out": 1025, "counts": (1025,), "channels_in": 2}
-    call = made_call("random_pairs", channels_out=2, **shape)
+    call = make_call("random_pairs", channels_out=2, **shape)
     wanted = OPERATOR.reference(call).outputs["filters_grad"]
     bound = OPERATOR.bound(call)["filters_grad"]
     wrong = wanted.copy()
@@ -368,7 +368,7 @@ def test_offsets_count_through_the_kernel_with_the_width_fastest(kernel):
 
 @pytest.mark.parametrize("layout", list(Layout))
 def test_no_layout_changes_anything(layout):
-    call = made_call("random_pairs", kernel=(2, 3), rows_in=7, rows_out=6, channels_in=5, channels_out=4)
+    call = make_call("random_pairs", kernel=(2, 3), rows_in=7, rows_out=6, channels_in=5, channels_out=4)
     wanted = literal_loops(call)
     named = replace(call.outputs["filters_grad"], desc=replace(call.tensor("filters_grad").desc, layout=layout))
     call = replace(call, outputs={"filters_grad": named})
@@ -379,7 +379,7 @@ def test_no_layout_changes_anything(layout):
 @pytest.mark.parametrize("fill", [-1, 0, 2**31 - 1, -(2**31)])
 def test_only_the_first_indice_num_pairs_are_read(fill):
     shape = {"kernel": (1, 3), "rows_in": 8, "rows_out": 8, "counts": (3, 0, 7), "channels_in": 2, "channels_out": 2}
-    call = made_call("random_pairs", **shape)
+    call = make_call("random_pairs", **shape)
     wanted = literal_loops(call)
     for k, count in enumerate(call.params["indice_num"]):
         call.array("indice_pairs")[k, :, count:] = fill
@@ -389,7 +389,7 @@ def test_only_the_first_indice_num_pairs_are_read(fill):
 @pytest.mark.parametrize("sub_m", [0, 1, 2, -1, 2**40])
 def test_sub_m_changes_nothing(sub_m):
     shape = {"kernel": (3, 3), "rows_in": 5, "rows_out": 5, "channels_in": 2, "channels_out": 3}
-    call = made_call("random_pairs", params={"sub_m": 1}, **shape)
+    call = make_call("random_pairs", params={"sub_m": 1}, **shape)
     other = replace(call, params={**call.params, "sub_m": sub_m})
     assert OPERATOR.answer(other).computes
     assert OPERATOR.broken(other) is None
@@ -397,7 +397,7 @@ def test_sub_m_changes_nothing(sub_m):
 
 
 def test_offsets_without_pairs_are_plus_0():
-    call = made_call(
+    call = make_call(
         "random_pairs", kernel=(1, 3), rows_in=4, rows_out=4, counts=(0, 2, 0), channels_in=2, channels_out=2
     )
     OPERATOR.kernel(call)
@@ -419,7 +419,7 @@ def test_offsets_without_pairs_are_plus_0():
 )
 def test_counts_that_no_check_refuses_break_the_case(counts, words):
     shape = {"kernel": (1, 3), "rows_in": 8, "rows_out": 9, "counts": (3, 0, 7), "channels_in": 2, "channels_out": 2}
-    call = made_call("random_pairs", **shape)
+    call = make_call("random_pairs", **shape)
     call = replace(call, params={**call.params, "indice_num": counts})
     assert OPERATOR.answer(call).computes
     with pytest.raises(AssertionError, match=words):
@@ -429,7 +429,7 @@ def test_counts_that_no_check_refuses_break_the_case(counts, words):
 @pytest.mark.parametrize("sub_m", [1, 2])
 def test_with_sub_m_the_centre_must_be_the_identity(sub_m):
     shape = {"kernel": (1, 3), "rows_in": 4, "rows_out": 4, "counts": (4,), "channels_in": 2, "channels_out": 2}
-    call = made_call("random_pairs", params={"sub_m": 1}, **shape)
+    call = make_call("random_pairs", params={"sub_m": 1}, **shape)
     call.array("indice_pairs")[1, 1] = [1, 0, 2, 3]
     assert OPERATOR.broken(replace(call, params={**call.params, "sub_m": 0})) is None
     assert "the centre, indice_pairs[1]" in OPERATOR.broken(replace(call, params={**call.params, "sub_m": sub_m}))
@@ -440,7 +440,7 @@ def test_with_sub_m_the_centre_must_be_the_identity(sub_m):
 
 def nonfinite_call(kind, dtype, seed) -> OpCall:
     shape = {"kernel": (2, 2), "rows_in": 12, "rows_out": 13, "counts": (5, 0, 4, 2)}
-    return made_call("nonfinite", dtype, seed, **shape, channels_in=3, channels_out=4, kind=kind)
+    return make_call("nonfinite", dtype, seed, **shape, channels_in=3, channels_out=4, kind=kind)
 
 
 # Per kind: is there a NaN in the baseline, is there an infinity.
@@ -480,7 +480,7 @@ def test_every_nan_of_the_baseline_is_the_same_one():
 def test_a_shape_without_room_for_the_values_is_refused(change, kind, words):
     shape = {"kernel": (2, 2), "rows_in": 12, "rows_out": 13, "counts": (5, 0, 4, 2), **change}
     with pytest.raises(ValueError, match=words):
-        made_call("nonfinite", **shape, channels_in=3, channels_out=4, kind=kind)
+        make_call("nonfinite", **shape, channels_in=3, channels_out=4, kind=kind)
 
 
 # The network.
@@ -518,7 +518,7 @@ def test_network_cases_have_the_shapes_of_the_sibling_operators(
 
 def test_theory_counts_used_pairs_alone():
     shape = {"kernel": (1, 3), "rows_in": 8, "rows_out": 6, "counts": (3, 0, 5), "channels_in": 2, "channels_out": 4}
-    theory = OPERATOR.theory(made_call("random_pairs", **shape))
+    theory = OPERATOR.theory(make_call("random_pairs", **shape))
     assert theory.ops == 2 * 8 * 2 * 4
     assert theory.io_bytes == 4 * (8 * 2 + 6 * 4 + 3 * 2 * 4 + 2 * 8)
 
@@ -566,10 +566,10 @@ def test_the_kernel_answers_as_the_checks_do(seed):
     rng = random.Random(seed)
     shape = {"rows_in": 4, "channels_in": 2, "channels_out": 3}
     valid = (
-        made_call("random_pairs", rows_out=5, kernel=(1, 3), **shape),
-        made_call("random_pairs", rows_out=4, kernel=(1, 1, 3), params={"sub_m": 1}, **shape),
+        make_call("random_pairs", rows_out=5, kernel=(1, 3), **shape),
+        make_call("random_pairs", rows_out=4, kernel=(1, 1, 3), params={"sub_m": 1}, **shape),
         # So little has some empty tensor after one change.
-        made_call("random_pairs", rows_in=1, rows_out=1, kernel=(1, 1), counts=(0,), channels_in=1, channels_out=1),
+        make_call("random_pairs", rows_in=1, rows_out=1, kernel=(1, 1), counts=(0,), channels_in=1, channels_out=1),
     )
     calls = (wrong_call(rng.choice(valid), rng) for _ in range(400))
     assert len(answering_checks(OPERATOR, filter(in_contract, calls))) > 20

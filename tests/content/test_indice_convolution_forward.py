@@ -45,7 +45,7 @@ AXES = {
 ONES = (1, 1, 1)
 
 
-def made_call(recipe, dtype=DType.FLOAT, seed=0, params=None, **args) -> OpCall:
+def make_call(recipe, dtype=DType.FLOAT, seed=0, params=None, **args) -> OpCall:
     """The call of a recipe's case; features_out holds poison."""
     made = OPERATOR.recipes[recipe](Draw(seed), params or {}, dtype, **args)
     return call_with(made.params, made.inputs, made.layouts["filters"])
@@ -112,7 +112,7 @@ def random_call(rng: random.Random) -> OpCall:
     kernel = tuple(rng.choice((1, 3)) if sub_m else rng.randint(1, 3) for _ in range(3))
     rows_in, rows_out = rng.randint(1, 6), rng.randint(1, 6)
     unmet = () if sub_m else tuple(rng.sample(range(rows_out), rng.randint(0, (rows_out - 1) // 2)))
-    return made_call(
+    return make_call(
         "random_pairs",
         rng.choice((DType.FLOAT, DType.HALF)),
         rng.getrandbits(32),
@@ -259,7 +259,7 @@ def test_backward_data_is_its_adjoint(sub_m):
 def test_selection_matrices_agree_at_network_scale():
     """Σ_k S_k · (X · W_k), with S_k a sparse matrix of ones that the pairs of offset k name."""
     sparse = pytest.importorskip("scipy.sparse")
-    call = made_call("network", layer="out_5x180x180", channels_in=5, channels_out=4)
+    call = make_call("network", layer="out_5x180x180", channels_in=5, channels_out=4)
     features, filters = (call.array(name).astype(np.float64) for name in ("features", "filters"))
     rows_out = call.params["num_active_out"]
     total = np.zeros((rows_out, 4))
@@ -277,7 +277,7 @@ def test_selection_matrices_agree_at_network_scale():
 @pytest.mark.parametrize("values", ["full", "wide", "positive", "cancelling", "leading"])
 def test_sums_of_full_mantissas_are_exact(values, dtype):
     shape = {"kernel": (1, 1, 3), "rows_in": 3, "rows_out": 3, "counts": (3,), "channels_in": 20, "channels_out": 2}
-    call = made_call("random_pairs", dtype, seed=1, values=values, **shape)
+    call = make_call("random_pairs", dtype, seed=1, values=values, **shape)
     assert_right(call, literal_loops(call))
 
 
@@ -298,7 +298,7 @@ def test_lattice_cases_take_the_fast_way_and_others_do_not():
         (DType.FLOAT, "full", False),
         (DType.FLOAT, "wide", False),
     ]:
-        call = made_call("random_pairs", dtype, values=values, **shape)
+        call = make_call("random_pairs", dtype, values=values, **shape)
         assert float64_is_exact(products_of(call)) is exact, (dtype, values)
 
 
@@ -308,7 +308,7 @@ def test_rows_beyond_one_block(monkeypatch):
     monkeypatch.setattr(load_shared("products"), "_BLOCK_VALUES", 50)
     for seed in range(10):
         shape = {"kernel": (1, 2, 2), "rows_in": 13, "rows_out": 11, "channels_in": 3, "channels_out": 1 + seed % 7}
-        call = made_call("random_pairs", seed=seed, **shape)
+        call = make_call("random_pairs", seed=seed, **shape)
         assert_right(call, literal_loops(call))
 
 
@@ -342,7 +342,7 @@ def test_half_cases_survive_rounding_after_every_offset():
 def test_half_data_that_lose_too_much_between_offsets_are_refused():
     shape = {"kernel": (1, 1, 2000), "rows_in": 2, "rows_out": 2, "counts": (2,), "channels_in": 1, "channels_out": 1}
     with pytest.raises(ValueError, match="rounding to half after every offset costs"):
-        made_call("random_pairs", DType.HALF, **shape, values="positive")
+        make_call("random_pairs", DType.HALF, **shape, values="positive")
 
 
 # Rulings.
@@ -373,7 +373,7 @@ def test_offsets_count_depth_then_height_then_width():
 @pytest.mark.parametrize("kernel", [(1, 1, 1), (2, 2, 2), (2, 3, 4)])
 def test_the_same_weights_give_the_same_result_in_every_layout(kernel):
     shape = {"kernel": kernel, "rows_in": 7, "rows_out": 6, "channels_in": 5, "channels_out": 4}
-    calls = [made_call("random_pairs", layout=layout.value.lower(), **shape) for layout in AXES]
+    calls = [make_call("random_pairs", layout=layout.value.lower(), **shape) for layout in AXES]
     wanted = literal_loops(calls[0])
     for call in calls:
         assert_right(call, wanted)
@@ -382,7 +382,7 @@ def test_the_same_weights_give_the_same_result_in_every_layout(kernel):
 @pytest.mark.parametrize("fill", [-1, 0, 2**31 - 1, -(2**31)])
 def test_only_the_first_indice_num_pairs_are_read(fill):
     shape = {"kernel": (1, 1, 3), "rows_in": 8, "rows_out": 8, "channels_in": 2, "channels_out": 2}
-    call = made_call("random_pairs", counts=(3, 0, 7), **shape)
+    call = make_call("random_pairs", counts=(3, 0, 7), **shape)
     wanted = literal_loops(call)
     for k, count in enumerate(call.params["indice_num"]):
         call.array("indice_pairs")[k, :, count:] = fill
@@ -391,13 +391,13 @@ def test_only_the_first_indice_num_pairs_are_read(fill):
 
 def test_sub_m_changes_no_value():
     shape = {"kernel": (3, 3, 1), "rows_in": 5, "rows_out": 5, "channels_in": 2, "channels_out": 3}
-    call = made_call("random_pairs", params={"sub_m": 1}, **shape)
+    call = make_call("random_pairs", params={"sub_m": 1}, **shape)
     assert_right(replace(call, params={**call.params, "sub_m": 0}), literal_loops(call))
 
 
 def test_rows_that_no_pair_names_are_plus_zero():
     shape = {"kernel": (1, 1, 2), "rows_in": 6, "rows_out": 6, "channels_in": 2, "channels_out": 3}
-    call = made_call("random_pairs", counts=(3,), unmet=(0, 2, 5), **shape)
+    call = make_call("random_pairs", counts=(3,), unmet=(0, 2, 5), **shape)
     assert_right(call, literal_loops(call))
     result = call.array("features_out")
     assert (result[[0, 2, 5]].view("<u4") == 0).all()
@@ -406,7 +406,7 @@ def test_rows_that_no_pair_names_are_plus_zero():
 
 def nonfinite_call(kind, dtype, seed) -> OpCall:
     shape = {"kernel": (1, 2, 2), "rows_in": 12, "rows_out": 9, "counts": (5, 0, 4, 2)}
-    return made_call("nonfinite", dtype, seed, **shape, channels_in=4, channels_out=3, kind=kind)
+    return make_call("nonfinite", dtype, seed, **shape, channels_in=4, channels_out=3, kind=kind)
 
 
 # Per kind: is there a NaN in the baseline, is there an infinity; None: the sign of a product or a zero decides.
@@ -434,7 +434,7 @@ def test_a_shape_without_room_for_values_that_are_not_finite_is_refused():
     shape = {"kernel": (1, 2, 2), "rows_in": 12, "rows_out": 9, "channels_in": 4, "channels_out": 3}
     for change in ({"counts": (5, 1, 4, 2)}, {"channels_in": 1}, {"rows_in": 5, "counts": (5, 0, 4, 2)}):
         with pytest.raises(ValueError, match="some offset must have few pairs and one none"):
-            made_call("nonfinite", kind="feature_nan", **{"counts": (5, 0, 4, 2), **shape, **change})
+            make_call("nonfinite", kind="feature_nan", **{"counts": (5, 0, 4, 2), **shape, **change})
 
 
 # The network, and what recipes promise.
@@ -475,7 +475,7 @@ def test_each_layer_reads_what_the_layer_before_wrote():
 
 def test_theory_counts_used_pairs_alone():
     shape = {"kernel": (1, 1, 3), "rows_in": 8, "rows_out": 6, "channels_in": 2, "channels_out": 4}
-    theory = OPERATOR.theory(made_call("random_pairs", counts=(3, 0, 5), **shape))
+    theory = OPERATOR.theory(make_call("random_pairs", counts=(3, 0, 5), **shape))
     assert theory.ops == 2 * 8 * 2 * 4
     assert theory.io_bytes == 4 * (8 * 2 + 3 * 2 * 4 + 2 * 8 + 6 * 4)
 
@@ -484,14 +484,14 @@ def test_theory_counts_used_pairs_alone():
 def test_rows_that_cannot_stay_unmet_are_refused(unmet):
     shape = {"kernel": (1, 1, 1), "rows_in": 4, "rows_out": 6, "channels_in": 1, "channels_out": 1}
     with pytest.raises(ValueError, match="unmet must be distinct rows below 6"):
-        made_call("random_pairs", unmet=unmet, **shape)
+        make_call("random_pairs", unmet=unmet, **shape)
 
 
 def test_sub_m_with_another_pad_has_no_centre_and_is_refused():
     shape = {"space": (3, 3, 3), "kernel": (3, 3, 3), "count": 20, "channels_in": 1, "channels_out": 1}
     with pytest.raises(ValueError, match="the middle of kernel"):
-        made_call("sites", params={"sub_m": 1}, pad=(0, 1, 1), **shape)
-    call = made_call("sites", within=True, pad=(0, 1, 1), **shape)
+        make_call("sites", params={"sub_m": 1}, pad=(0, 1, 1), **shape)
+    call = make_call("sites", within=True, pad=(0, 1, 1), **shape)
     assert call.params["sub_m"] == 0
     assert OPERATOR.broken(call) is None
     assert "must join each" in OPERATOR.broken(replace(call, params={**call.params, "sub_m": 1}))
@@ -504,7 +504,7 @@ def test_pairs_that_the_document_does_not_define_break_the_case():
         ((1, 1, 2), 5, "a row outside of 0 … 4"),
         ((1, 1, 2), None, "more than once"),
     ]:
-        call = made_call("random_pairs", counts=(4, 3), **shape)
+        call = make_call("random_pairs", counts=(4, 3), **shape)
         pairs = call.array("indice_pairs")
         pairs[place] = pairs[place[0], place[1], 0] if row is None else row
         assert words in OPERATOR.broken(call)
@@ -569,9 +569,9 @@ def test_the_kernel_answers_as_the_checks_do(seed):
     rng = random.Random(seed)
     shape = {"kernel": (1, 1, 3), "rows_in": 4, "channels_in": 2, "channels_out": 3}
     valid = (
-        made_call("random_pairs", rows_out=5, **shape),
-        made_call("random_pairs", rows_out=5, layout="ndhwc", **shape),
-        made_call("random_pairs", rows_out=4, params={"sub_m": 1}, **shape),
+        make_call("random_pairs", rows_out=5, **shape),
+        make_call("random_pairs", rows_out=5, layout="ndhwc", **shape),
+        make_call("random_pairs", rows_out=4, params={"sub_m": 1}, **shape),
     )
     calls = (wrong_call(rng.choice(valid), rng) for _ in range(400))
     assert len(answering_checks(OPERATOR, filter(in_contract, calls))) > 20

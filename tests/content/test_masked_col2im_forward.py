@@ -392,7 +392,7 @@ def test_subsumed_checks_are_never_the_first_to_answer() -> None:
 # Recipes and declarations.
 
 
-def made(recipe: str, dtype: DType = DType.FLOAT, seed: int = 3, **args):
+def draw_case(recipe: str, dtype: DType = DType.FLOAT, seed: int = 3, **args):
     return OPERATOR.recipes[recipe](Draw(seed), {}, dtype, **args)
 
 
@@ -404,7 +404,7 @@ def positions(inputs) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("masks", [0, 1, 2, 3, 7, 15])
 def test_recipes_name_distinct_pixels_of_the_image(recipe: str, masks: int) -> None:
     for seed in range(20):
-        inputs = made(recipe, seed=seed, image=(2, 3, 5), masks=masks).inputs
+        inputs = draw_case(recipe, seed=seed, image=(2, 3, 5), masks=masks).inputs
         assert inputs["col"].shape == (2, masks)
         named = positions(inputs)
         assert len(set(named)) == masks
@@ -412,7 +412,7 @@ def test_recipes_name_distinct_pixels_of_the_image(recipe: str, masks: int) -> N
 
 
 def test_a_detector_lists_neighbours_in_row_major_order() -> None:
-    named = positions(made("detected", image=(1, 20, 20), masks=200).inputs)
+    named = positions(draw_case("detected", image=(1, 20, 20), masks=200).inputs)
     assert named == sorted(named)
     beside = sum((h, w + 1) in set(named) for h, w in named)
     # Of random pixels half have a masked neighbour on the right.
@@ -428,17 +428,17 @@ def test_a_detector_lists_neighbours_in_row_major_order() -> None:
     ],
 )
 def test_pixels_come_in_the_order_that_is_asked_for(order: str, key) -> None:
-    named = positions(made("pixels", image=(1, 6, 7), masks=20, order=order).inputs)
+    named = positions(draw_case("pixels", image=(1, 6, 7), masks=20, order=order).inputs)
     assert named == sorted(named, key=key)
-    shuffled = positions(made("pixels", image=(1, 6, 7), masks=20).inputs)
+    shuffled = positions(draw_case("pixels", image=(1, 6, 7), masks=20).inputs)
     assert set(shuffled) == set(named)
     assert shuffled != named
 
 
 def test_the_ends_of_the_range_are_masked() -> None:
     for seed in range(10):
-        assert positions(made("pixels", seed=seed, image=(1, 4, 5), masks=1, first=7).inputs) == [(3, 4)]
-        named = positions(made("pixels", seed=seed, image=(1, 4, 5), masks=6, first=7).inputs)
+        assert positions(draw_case("pixels", seed=seed, image=(1, 4, 5), masks=1, first=7).inputs) == [(3, 4)]
+        named = positions(draw_case("pixels", seed=seed, image=(1, 4, 5), masks=6, first=7).inputs)
         assert {(1, 2), (3, 4)} <= set(named)
         assert min(named) == (1, 2)
 
@@ -485,7 +485,7 @@ def test_kinds_hold_what_they_say(dtype: DType) -> None:
 )
 def test_recipes_refuse_what_they_cannot_make(recipe: str, args: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        made(recipe, **args)
+        draw_case(recipe, **args)
 
 
 def declared():

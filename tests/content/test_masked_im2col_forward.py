@@ -327,7 +327,7 @@ def test_subsumed_checks_are_never_the_first_to_answer() -> None:
 # Recipes and declarations.
 
 
-def made(recipe: str, dtype: DType = DType.FLOAT, params: dict | None = None, **args):
+def draw_case(recipe: str, dtype: DType = DType.FLOAT, params: dict | None = None, **args):
     return OPERATOR.recipes[recipe](Draw(3), params or {}, dtype, **args)
 
 
@@ -341,7 +341,7 @@ def test_no_value_is_the_mark_of_unwritten_memory(kind: str) -> None:
 
 def test_kinds_hold_what_they_say() -> None:
     def of(kind: str) -> np.ndarray:
-        return made("mask_grid", image=(2, 32, 32), masks=1, values=kind).inputs["feature"]
+        return draw_case("mask_grid", image=(2, 32, 32), masks=1, values=kind).inputs["feature"]
 
     assert np.isfinite(of("full")).all()
     assert np.isfinite(of("wide")).all()
@@ -367,7 +367,7 @@ def test_kinds_hold_what_they_say() -> None:
 def test_windows_lie_at_the_side_that_is_asked_for(side: str, clear: bool) -> None:
     kernel, extent, pad = (3, 2), (5, 4), (1, 9)
     params = {"kernel_h": 3, "kernel_w": 2, "pad_h": 1, "pad_w": 9}
-    inputs = made("windows_at", params=params, side=side, clear=clear, image=(1, *extent), masks=40).inputs
+    inputs = draw_case("windows_at", params=params, side=side, clear=clear, image=(1, *extent), masks=40).inputs
     for axis, name in enumerate(("mask_h_idx", "mask_w_idx")):
         first = inputs[name].astype(int) - pad[axis]
         last = first + kernel[axis] - 1
@@ -383,7 +383,7 @@ def test_windows_lie_at_the_side_that_is_asked_for(side: str, clear: bool) -> No
 
 def test_a_sweep_has_every_position_once() -> None:
     params = {"kernel_h": 2, "kernel_w": 1, "pad_h": 1, "pad_w": 0}
-    inputs = made("sweep", params=params, image=(1, 2, 1)).inputs
+    inputs = draw_case("sweep", params=params, image=(1, 2, 1)).inputs
     positions = set(zip(inputs["mask_h_idx"].tolist(), inputs["mask_w_idx"].tolist(), strict=True))
     assert positions == set(itertools.product(range(-2, 5), range(-2, 3)))
     assert len(inputs["mask_h_idx"]) == len(positions)
@@ -399,12 +399,12 @@ def test_a_sweep_has_every_position_once() -> None:
 )
 def test_recipes_refuse_what_they_cannot_make(recipe: str, args: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        made(recipe, **args)
+        draw_case(recipe, **args)
 
 
 def test_a_window_of_length_one_is_never_across_an_edge() -> None:
     with pytest.raises(ValueError, match="never across an edge"):
-        made("windows_at", params={"kernel_h": 1}, side="top", clear=False, image=(1, 2, 2), masks=1)
+        draw_case("windows_at", params={"kernel_h": 1}, side="top", clear=False, image=(1, 2, 2), masks=1)
 
 
 def test_network_cases_have_the_documents_shapes() -> None:

@@ -18,10 +18,10 @@ from tests.support.interpolation import (
     assert_all_half_cases_pass,
     assert_subsumed,
     diff2,
-    made_wrong_calls,
     random_operands,
     rounded_sum,
     sized,
+    spoil_calls,
 )
 from tests.support.kernel_answers import answering_checks, reachable
 from tests.support.torch_needed import needs_torch
@@ -42,7 +42,7 @@ def call_for(grad_output, indices, weights, cells) -> OpCall:
     return call_of(OPERATOR.name, {}, inputs, {"grad_features": result})
 
 
-def made(recipe, shape, dtype=DType.FLOAT, seed=1, **args):
+def make_case(recipe, shape, dtype=DType.FLOAT, seed=1, **args):
     """The inputs of a recipe, and M."""
     drawn = OPERATOR.recipes[recipe](Draw(seed), {}, dtype, shape=shape, **args)
     assert drawn.outputs["grad_features"] == shape[:3]
@@ -109,7 +109,7 @@ def test_the_unbroken_base_of_the_wrong_implementations_is_right():
     "shape", [(2, 130, 300, 90), (1, 3, 5000, 40), (2, 5, 40, 9000), (1, 70000, 2, 1), (40, 1, 3, 2)]
 )
 def test_shapes_beyond_one_tile_agree_with_a_matrix_product(shape):
-    inputs = made("drawn", shape)
+    inputs = make_case("drawn", shape)
     # Lattice data: float64 is exact in any order.
     expected = by_matrix(*inputs).astype("<f4")
     np.testing.assert_array_equal(by_reference(*inputs), expected)
@@ -148,7 +148,7 @@ def test_torch_differentiates_the_forward_formula_to_the_same(seed):
 
 
 def test_the_bound_grows_with_the_terms():
-    grad, indices, weights, cells = inputs = made("drawn", (2, 3, 4, 6), triples="random")
+    grad, indices, weights, cells = inputs = make_case("drawn", (2, 3, 4, 6), triples="random")
     call = call_for(*inputs)
     bound = OPERATOR.bound(call)["grad_features"]
     np.testing.assert_allclose(bound.magnitude, by_matrix(np.abs(grad), indices, np.abs(weights), cells), rtol=1e-6)
@@ -199,7 +199,7 @@ def test_nan_stays_in_the_cells_that_receive_it():
 
 @pytest.mark.parametrize("index", [-1, 4, 2**30])
 def test_an_index_outside_is_not_defined(index):
-    grad, indices, weights, _ = made("drawn", (2, 3, 4, 5))
+    grad, indices, weights, _ = make_case("drawn", (2, 3, 4, 5))
     assert OPERATOR.broken(call_for(grad, indices, weights, 4)) is None
     indices[-1, -1, 1] = index
     assert "outside of 0 … 3" in OPERATOR.broken(call_for(grad, indices, weights, 4))
@@ -210,17 +210,17 @@ def test_an_index_outside_is_not_defined(index):
 
 @pytest.mark.parametrize("first", range(0, 2400, 800))
 def test_the_kernels_own_checks_agree_with_the_list(first):
-    base = call_for(*made("drawn", (2, 3, 5, 4)))
-    answers = answering_checks(OPERATOR, made_wrong_calls(base, range(first, first + 800)))
+    base = call_for(*make_case("drawn", (2, 3, 5, 4)))
+    answers = answering_checks(OPERATOR, spoil_calls(base, range(first, first + 800)))
     assert len(answers) > 0.8 * len(reachable(OPERATOR))
 
 
 def test_what_is_said_to_be_subsumed_is():
-    assert_subsumed(OPERATOR, call_for(*made("drawn", (2, 3, 5, 4))))
+    assert_subsumed(OPERATOR, call_for(*make_case("drawn", (2, 3, 5, 4))))
 
 
 def test_no_cells_succeed_and_no_gradients_do_not():
-    base = call_for(*made("drawn", (2, 3, 5, 4)))
+    base = call_for(*make_case("drawn", (2, 3, 5, 4)))
     assert OPERATOR.answer(sized(base, M=0)).status is Status.SUCCESS
     for axis in "BCN":
         assert OPERATOR.answer(sized(base, M=0, **{axis: 0})).status is Status.BAD_PARAM
@@ -251,7 +251,7 @@ def test_the_network_has_the_documents_shapes():
 @pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
 def test_the_most_crowded_network_is_exact_in_float64(dtype):
     """§3.6 case 7 with one channel: everything but the gradients' size."""
-    grad, indices, weights, _ = made("nearest", (16, 1, 128, 4096), dtype)
+    grad, indices, weights, _ = make_case("nearest", (16, 1, 128, 4096), dtype)
     met = contributions(indices)
     # Cells in a crowded part of the cloud get more than others.
     assert met.mean() == pytest.approx(96, rel=0.01)
@@ -289,7 +289,7 @@ def test_kernels_that_round_to_half_after_every_step_pass_all_half_cases(seed):
 )
 @pytest.mark.parametrize("seed", range(3))
 def test_what_cancels_is_far_off_in_fewer_bits(mutant, at_least, seed):
-    inputs = made("cancelling", (2, 3, 27, 18), seed=seed)
+    inputs = make_case("cancelling", (2, 3, 27, 18), seed=seed)
     call = call_for(*inputs)
     next(one for one in MUTANTS if one.name == mutant).run(call)
     assert not diff2(call.array("grad_features").astype(np.float64), by_matrix(*inputs)) < at_least
@@ -297,7 +297,7 @@ def test_what_cancels_is_far_off_in_fewer_bits(mutant, at_least, seed):
 
 @pytest.mark.parametrize("points", [4, 18, 66])
 def test_what_cancels_is_exact_in_float32_in_any_order(points):
-    inputs = made("cancelling", (2, 3, 27, points))
+    inputs = make_case("cancelling", (2, 3, 27, points))
     exact = by_reference(*inputs)
     # As mixed in parity as gradients can be, or tf32 would hide.
     assert 0.25 < np.mean(inputs[0] % 2) < 0.75
@@ -323,18 +323,18 @@ def test_what_cancels_is_exact_in_float32_in_any_order(points):
 )
 def test_a_recipe_says_what_it_cannot_make(recipe, dtype, shape, args, message):
     with pytest.raises(ValueError, match=message):
-        made(recipe, shape, dtype, **args)
+        make_case(recipe, shape, dtype, **args)
 
 
 @pytest.mark.parametrize("kind", ["grad_nan", "weight_inf", "zero_times_inf", "inf_minus_inf", "overflow"])
 @pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
 def test_special_values_leave_most_cells_finite(kind, dtype):
-    finite = np.isfinite(by_reference(*made("special", (2, 3, 7, 9), dtype, kind=kind)))
+    finite = np.isfinite(by_reference(*make_case("special", (2, 3, 7, 9), dtype, kind=kind)))
     assert not finite.all()
     assert finite.mean() > 0.5
 
 
 def test_theory_counts_every_tensor_once():
-    theory = OPERATOR.theory(call_for(*made("drawn", (2, 3, 5, 4), DType.HALF)))
+    theory = OPERATOR.theory(call_for(*make_case("drawn", (2, 3, 5, 4), DType.HALF)))
     assert theory.ops == 6 * 2 * 3 * 4
     assert theory.io_bytes == 2 * (2 * 3 * 5) + 4 * (2 * 4 * 3) + 2 * (2 * 4 * 3) + 2 * (2 * 3 * 4)

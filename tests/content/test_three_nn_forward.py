@@ -214,7 +214,7 @@ def test_exchanging_known_points_exchanges_their_indices() -> None:
     np.testing.assert_array_equal(order[shuffled[1]], idx)
 
 
-def made_with(name: str, reseed: Reseed | None = None) -> dict[str, Array]:
+def make_with(name: str, reseed: Reseed | None = None) -> dict[str, Array]:
     draft = DRAFTS[name]
     draw = Draw(draft.seed, reseed)
     return dict(OPERATOR.recipes[draft.recipe](draw, {}, DType.named(draft.dtype), **draft.args).inputs)
@@ -235,7 +235,7 @@ def test_exact_distances_are_asked_for_on_lattices_alone_and_every_other_case_ha
 ) -> None:
     exact = {"dist2": {CriterionKind.DIFF3: 0.0}}
     for name in computing("network", "heavy"):
-        inputs = made_with(name, reseed)
+        inputs = make_with(name, reseed)
         criteria = {
             output: {one.kind: one.threshold for one in wanted} for output, wanted in DRAFTS[name].criteria.items()
         }
@@ -250,7 +250,7 @@ def test_exact_distances_are_asked_for_on_lattices_alone_and_every_other_case_ha
 @pytest.mark.parametrize("name", [name for name in DRAFTS if name.startswith(("network_b2_4096", "network_b3_1024"))])
 def test_network_clouds_are_the_documents_and_the_known_points_are_a_sample(name: str) -> None:
     batch, queries = (int(word.strip("b")) for word in name.split("_")[1:3])
-    inputs = made_with(name)
+    inputs = make_with(name)
     unknown, known = inputs["unknown"], inputs["known"]
     assert (unknown.shape, known.shape) == ((batch, queries, 3), (batch, queries // 4, 3))
     assert not np.array_equal(unknown[0], unknown[1])
@@ -294,7 +294,7 @@ def test_a_half_distance_that_overflows_is_broken_unless_three_are_nearer() -> N
     "name", ["network_twin_full_float", "network_twin_full_half", "values_wide_40", "overflow_known"]
 )
 def test_the_bound_holds_the_kernel_and_one_wrong_element(name: str) -> None:
-    inputs = made_with(name)
+    inputs = make_with(name)
     bound = OPERATOR.bound(call_of(OPERATOR.name, {}, inputs))["dist2"]
     baseline, (evaluated, _) = by_reference(**inputs)[0], by_kernel(**inputs)
     dtype = DType.named(DRAFTS[name].dtype)
@@ -305,7 +305,7 @@ def test_the_bound_holds_the_kernel_and_one_wrong_element(name: str) -> None:
 
 
 def test_on_a_lattice_the_bound_allows_nothing() -> None:
-    inputs = made_with("duplicates_float")
+    inputs = make_with("duplicates_float")
     bound = OPERATOR.bound(call_of(OPERATOR.name, {}, inputs))["dist2"]
     baseline, _ = by_reference(**inputs)
     evaluated = np.nextafter(baseline, np.float32(9))
@@ -321,7 +321,7 @@ def test_the_recipes_refuse_what_they_cannot_draw() -> None:
 
 def test_ties_are_where_the_case_says() -> None:
     for name, ranks in (("first_second", (0, 1)), ("second_third", (1, 2)), ("third_fourth", (2, 3))):
-        inputs = made_with(f"ties_{name}_half")
+        inputs = make_with(f"ties_{name}_half")
         for u, k in zip(inputs["unknown"], inputs["known"], strict=True):
             squared = np.sort(np.square(u[:, None].astype(np.float64) - k).sum(axis=-1), axis=1)[:, :5]
             tied = np.flatnonzero((np.diff(squared, axis=1) == 0).all(axis=0))

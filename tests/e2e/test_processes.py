@@ -18,6 +18,8 @@ from tests.e2e.conftest import ONE_VICTIM, SUPPORT, TWO_VICTIMS
 VICTIMS = "masked_im2col_forward"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and prctl")
 
+SMOKE = ("--tag", "smoke", "-k", "masked or voxel or dynamic")
+
 
 def acting(name):
     return f"{SUPPORT / 'process_backends.py'}:{name}"

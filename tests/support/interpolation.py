@@ -64,7 +64,7 @@ def random_operands(
     bits, _ = FORMATS[storage]
     spread = int(rng.choice([0, 3, 12 if storage == "<f4" else 4]))
 
-    def drawn(dims: tuple[int, ...]) -> Array:
+    def draw_values(dims: tuple[int, ...]) -> Array:
         units = rng.integers(-(2**bits) + 1, 2**bits, dims)
         values = (units * 2.0 ** (rng.integers(-spread, spread + 1, dims) - bits)).astype(storage)
         if special:
@@ -72,9 +72,9 @@ def random_operands(
             values[chosen] = rng.choice(np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], storage), int(chosen.sum()))
         return values
 
-    fed = drawn((batches, channels, cells if fed_by_cells else points))
+    fed = draw_values((batches, channels, cells if fed_by_cells else points))
     indices = rng.integers(0, cells, (batches, points, 3)).astype("<i4")
-    return shape, fed, indices, drawn((batches, points, 3))
+    return shape, fed, indices, draw_values((batches, points, 3))
 
 
 def tensor_of(call: OpCall, name: str) -> TensorArg | None:
@@ -105,7 +105,7 @@ def sized(call: OpCall, **sizes: int) -> OpCall:
     return call
 
 
-def made_wrong(call: OpCall, rng: random.Random) -> OpCall:
+def spoil_call(call: OpCall, rng: random.Random) -> OpCall:
     """The call with one more thing that may be wrong with it."""
     names = (*call.inputs, *call.outputs)
     name = rng.choice(names)
@@ -132,13 +132,13 @@ def made_wrong(call: OpCall, rng: random.Random) -> OpCall:
             return call if arg is None else with_desc(call, name, **_change(kind, arg, rng))
 
 
-def made_wrong_calls(base: OpCall, seeds: Iterable[int]) -> Iterator[OpCall]:
+def spoil_calls(base: OpCall, seeds: Iterable[int]) -> Iterator[OpCall]:
     """For each seed the call with one to three things changed."""
     for seed in seeds:
         rng = random.Random(seed)
         call = base
         for _ in range(rng.randint(1, 3)):
-            call = made_wrong(call, rng)
+            call = spoil_call(call, rng)
         yield call
 
 

@@ -180,7 +180,7 @@ def nan_in_the_last_cell(call, outputs, before):
 
 # --- ball_query
 @bug("ball_query", "idx[:, :, -1] is never written", "only when nsample ≥ {}", (2, 2))
-def last_sample_kept(call, outputs, before):
+def keeps_last_sample(call, outputs, before):
     idx = outputs["idx"]
     if idx.shape[-1] > 1:
         idx[..., -1] = before["idx"][..., -1]

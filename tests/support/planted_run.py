@@ -41,34 +41,34 @@ class Spoiled:
         return status
 
 
-def _kept(function):
+def _compute_once(function):
     """The same answers, each computed once for a case."""
     answers = {}
 
-    def asked(case, operator):
+    def look_up(case, operator):
         if case.id not in answers:
             answers[case.id] = function(case, operator)
         return answers[case.id]
 
-    return asked
+    return look_up
 
 
 def _with_kept_suspects(operator):
     """The operator, whose suspects compute once what comes out of a call by their mistake."""
 
-    def kept(suspect):
+    def compute_once(suspect):
         outputs = {}
 
-        def asked(call):
+        def look_up(call):
             arrays = [(one.dtype, one.dims, one.array.tobytes()) for one in call.inputs.values()]
             key = repr(call.params), *arrays
             if key not in outputs:
                 outputs[key] = suspect(call)
             return outputs[key]
 
-        return asked
+        return look_up
 
-    return replace(operator, suspects={name: kept(suspect) for name, suspect in operator.suspects.items()})
+    return replace(operator, suspects={name: compute_once(suspect) for name, suspect in operator.suspects.items()})
 
 
 class PlantedRuns:
@@ -80,7 +80,7 @@ class PlantedRuns:
     def __init__(self, catalogue):
         self._catalogue = catalogue
         # What is right in a case is the same whatever the bug.
-        self.options = Options(expect=_kept(expectation_of), bounds=_kept(computed_bounds))
+        self.options = Options(expect=_compute_once(expectation_of), bounds=_compute_once(computed_bounds))
 
     @cache  # noqa: B019
     def cases(self, operator, large=False, choose=tuple):

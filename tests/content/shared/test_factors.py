@@ -10,7 +10,7 @@ from mluops_gtest.authoring.sums import largest_magnitude, lattice_exponent
 SHAPES = [((6, 40), -1), ((40, 6), 0), ((3, 40, 2), 1)]
 
 
-def drawn(values, dtype, shape, axis, sign=1):
+def draw(values, dtype, shape, axis, sign=1):
     stream = Draw(5).stream(f"factor {sign}")
     return np.moveaxis(draw_factor(stream, values, dtype, shape, terms=40, axis=axis, sign=sign), axis, -1)
 
@@ -32,7 +32,7 @@ def test_lattice_factors_have_that_many_bits(dtype):
 @pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
 def test_neighbouring_terms_nearly_cancel(shape, axis, dtype):
-    terms = np.prod([drawn("cancelling", dtype, shape, axis, sign).astype(np.float64) for sign in (1, -1)], axis=0)
+    terms = np.prod([draw("cancelling", dtype, shape, axis, sign).astype(np.float64) for sign in (1, -1)], axis=0)
     pairs = np.abs(terms[..., ::2] + terms[..., 1::2])
     assert (pairs < 0.3 * np.abs(terms[..., ::2])).all()
     assert (pairs > 0).all()
@@ -40,7 +40,7 @@ def test_neighbouring_terms_nearly_cancel(shape, axis, dtype):
 
 @pytest.mark.parametrize(("shape", "axis"), SHAPES)
 def test_half_adds_nothing_to_a_leading_term(shape, axis):
-    terms = np.prod([drawn("leading", DType.HALF, shape, axis, sign).astype(np.float64) for sign in (1, -1)], axis=0)
+    terms = np.prod([draw("leading", DType.HALF, shape, axis, sign).astype(np.float64) for sign in (1, -1)], axis=0)
     for end in (0, -1):
         largest = terms[..., end].astype("<f2")
         # float16 additions: the sum rounds back to where it began.
@@ -50,7 +50,7 @@ def test_half_adds_nothing_to_a_leading_term(shape, axis):
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
 def test_signs_and_exponents(dtype):
-    positive, full, wide = (drawn(values, dtype, (50, 40), -1) for values in ("positive", "full", "wide"))
+    positive, full, wide = (draw(values, dtype, (50, 40), -1) for values in ("positive", "full", "wide"))
     assert (positive >= 0.25).all()
     assert (positive < 0.5).all()
     assert set(np.frexp(full)[1].ravel().tolist()) == {1}
