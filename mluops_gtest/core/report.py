@@ -37,8 +37,8 @@ class ReportKind(NamedTuple):
 # Everything that `report --format` takes, in the order of its help page.
 REPORT_KINDS: Final = {
     "html": ReportKind("files:html_pieces", "one page for the browser", "report.html"),
-    "markdown": ReportKind("files:markdown_pieces", "the test report that goes with a change", "report.md"),
-    "text": ReportKind("files:text_pieces"),
+    "markdown": ReportKind("markdown:render_markdown", "the test report that goes with a change", "report.md"),
+    "text": ReportKind("terminal:render_text"),
     "junit": ReportKind("files:render_junit", "results for a CI system", "junit.xml"),
     "ctrf": ReportKind("files:render_ctrf", "results in the Common Test Report Format", "ctrf.json"),
     "json": ReportKind("files:json_pieces"),
@@ -336,6 +336,11 @@ class RunReport(Value, dict=True):
         from mluops_gtest.results.reports.html import report_html
 
         return report_html(self, _MAX_SHOWN)
+
+
+def backend_of(report: RunReport) -> str:
+    """The name of the backend; empty where the report does not say."""
+    return str(report.backend.get("name", ""))
 
 
 def exit_code(results: Iterable[CaseResult]) -> ExitCode:

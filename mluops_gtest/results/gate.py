@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mluops_gtest.base.errors import ContentError, ExitCode, UsageError
 from mluops_gtest.base.frozen import TableEnum, Value
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.report import ResultsByCase, RunReport
+from mluops_gtest.core.report import ResultsByCase, RunReport, backend_of
 from mluops_gtest.core.result import CaseResult, format_worst_outlier
 from mluops_gtest.results.gate_reference import (
     AppliedWaivers,
@@ -23,13 +23,12 @@ from mluops_gtest.results.gate_reference import (
     Waiver,
     WaiverProblem,
     apply_waivers,
-    backend_of,
     find_drifts,
     machine_of,
     times_of,
 )
 from mluops_gtest.results.statistics import MIN_SAMPLES, Pair, Ratio, TimeVerdict, compare
-from mluops_gtest.results.times import MIN_EFFECT, short_words, too_short
+from mluops_gtest.results.times import MIN_EFFECT, samples_of, short_words, too_short
 
 # Before there was no verdict on the kernel.
 _WAS_OPEN = (None, Outcome.SKIPPED, Outcome.NOT_RUN)
@@ -134,7 +133,7 @@ def judge_times(
         before, now = reference.cases[case], results[case]
         if before.outcome is not Outcome.PASSED or now.outcome is not Outcome.PASSED:
             continue
-        samples = len(now.perf.samples_ns) if now.perf is not None else 0
+        samples = len(samples_of(now))
         if not before.times and not samples:
             continue
         lacking = _missing_for_times(before, samples, differing, other_values(reference, report))

@@ -22,7 +22,7 @@ from mluops_gtest.catalog.root import recorded_roots
 from mluops_gtest.catalog.selection import Filter, Session
 from mluops_gtest.core.case import Query
 from mluops_gtest.core.outcome import DRIFT_FACTOR, Outcome
-from mluops_gtest.core.report import RunReport
+from mluops_gtest.core.report import RunReport, backend_of
 from mluops_gtest.results.folder import read_report
 from mluops_gtest.results.gate import DEFAULT_POLICY, Accept, CaseChange, Decision, Policy, decide, results_by_case
 from mluops_gtest.results.gate_reference import (
@@ -30,7 +30,6 @@ from mluops_gtest.results.gate_reference import (
     Reference,
     ReferenceCase,
     Waiver,
-    backend_of,
     baseline_from_json,
     is_baseline,
     load_json,

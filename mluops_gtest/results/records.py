@@ -74,6 +74,11 @@ def with_words(value: Any) -> Any:
     return {key: with_words(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
+def fields_to_json(value: Any, *names: str) -> dict[str, Any]:
+    """These fields or properties of a value as plain JSON values."""
+    return {name: with_words(msgspec.to_builtins(getattr(value, name))) for name in names}
+
+
 def report_to_json(report: RunReport) -> dict[str, Any]:
     """The whole report as plain JSON values."""
     return {**head_to_json(report), "results": [result_to_json(result) for result in report.results]}

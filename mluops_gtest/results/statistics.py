@@ -11,6 +11,7 @@ import math
 import os
 import platform
 import time
+import timeit
 from collections.abc import Callable, Sequence
 from enum import Enum
 from statistics import NormalDist
@@ -377,9 +378,4 @@ def describe_host() -> str:
 
 def _best_seconds(work: Callable[[], object], clock: Clock) -> float:
     work()
-    seconds = []
-    for _ in range(_ROUNDS):
-        start = clock()
-        work()
-        seconds.append(clock() - start)
-    return min(seconds)
+    return min(timeit.repeat(work, timer=clock, number=1, repeat=_ROUNDS))

@@ -78,6 +78,17 @@ def _rank(count: int) -> int:
     return max(0, math.floor((count + 1) / 2 - _Z * math.sqrt(count) / 2))
 
 
+def samples_of(result: CaseResult) -> Sequence[int]:
+    """The interface times of a case in nanoseconds; empty where none were taken."""
+    return result.perf.samples_ns if result.perf is not None else ()
+
+
+def usual_seconds(result: CaseResult) -> float:
+    """The median of the samples, or the time of the one call where there are none."""
+    samples = samples_of(result)
+    return statistics.median(samples) * 1e-9 if samples else result.seconds
+
+
 def too_short(first_ns: float, second_ns: float, overhead_ns: float | None, effect: float) -> bool:
     """Both calls are so short against their overhead that its swing may be all that the times tell."""
     return overhead_ns is not None and max(first_ns, second_ns) < _long_enough(overhead_ns, effect)

@@ -24,7 +24,7 @@ from mluops_gtest.judging.value_laws import WrongOutput
 from mluops_gtest.results.reports import html_payload as embedding
 from mluops_gtest.results.reports.html import render_html, render_matrix
 from tests.support.chromium import Chromium, needs_chromium
-from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
+from tests.support.page_report import HOSTILE, failed, large_report, report, result, small_report
 
 pytestmark = [*needs_chromium, pytest.mark.slow]
 MOVES = {"toy/same_way": "regressed", "toy/plain": "still passing", "toy/gone": "missing", "other/tagged": "a new word"}
@@ -32,7 +32,7 @@ HISTORY = {
     "toy/same_way": [("2026-01-01T00:00:00", "passed", 0.01, ""), ("2026-01-02T00:00:00", "failed", 2000.0, "beef+")],
     "toy/plain": [("2026-01-01T00:00:00", "passed", 0.0, ""), ("2026-01-02T00:00:00", "skipped", None, "beef+")],
 }
-EVERYTHING = {"transitions": MOVES, "history": HISTORY, "device": DEVICE}
+EVERYTHING = {"transitions": MOVES, "history": HISTORY}
 
 
 @pytest.fixture(scope="module")
@@ -371,7 +371,7 @@ def test_times_and_roofs_of_a_timed_case(show):
 def test_a_call_that_is_too_short_is_not_blamed(show):
     one = result("toy/timed", perf=Perf((10_000,) * 6, overhead_ns=5_000))
     timed = replace(one, info=replace(one.info, theory_io_bytes=1.0, theory_ops=1.0))
-    page = show(report(timed), "#search=toy/timed", device=DEVICE)
+    page = show(report(timed), "#search=toy/timed")
     page.click(".list .row")
     (detail,) = texts(page, ".detail")
     assert "too short to judge the share of the device" in detail

@@ -259,18 +259,16 @@ def render_html(
     lang: str = "en",
     transitions: Mapping[str, str] | None = None,
     history: HistoryTrends | None = None,
-    device: Mapping[str, Any] | None = None,
 ) -> str:
     """The page; the same report gives the same text.
 
-    `transitions` says per case what became of it since a baseline, cases without a result included. `device` has
-    `bandwidth` in bytes per second, `peak` in operations per second (a number, or one per data type) and a `name`.
+    `transitions` says per case what became of it since a baseline, cases without a result included.
     """
     if lang not in PAGE_WORDS:
         raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(PAGE_WORDS)}.")
     words = PAGE_WORDS[lang]
     style = styles()
-    data, lines = payload(report, transitions, history, device, lang)
+    data, lines = payload(report, transitions, history, lang)
     script = f'(() => {{\n"use strict";\n{read_static(".js")}}})();'
     backend = str(report.backend.get("name", "?"))
     title = f"{_headline(report, words)} · {strip_controls(backend)}"

@@ -11,7 +11,6 @@ import statistics
 import zlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -208,14 +207,8 @@ def _text(value: Any) -> str:
 
 
 def _reading_record(reading: Reading, pool: Pool) -> list[Any]:
-    what = pool.number((reading.output, reading.criterion, _threshold(reading.threshold)))
+    what = pool.number((reading.output, reading.criterion, number(reading.threshold, 6)))
     return [what, number(reading.value), int(reading.within)]
-
-
-# Criteria have few.
-@lru_cache
-def _threshold(value: float) -> float | int | str:
-    return number(value, 6)
 
 
 def _element_record(seen: ElementReading, pool: Pool) -> list[Any]:
@@ -398,7 +391,6 @@ def payload(
     report: RunReport,
     transitions: Mapping[str, str] | None,
     history: HistoryTrends | None,
-    device: Mapping[str, Any] | None,
     lang: str = "en",
 ) -> tuple[dict[str, Any], list[bytes]]:
     """Everything the page shows but its own words, reasons in that language; and beside it a line of JSON per case.
@@ -406,7 +398,7 @@ def payload(
     The columns have what the list, its filters and the overview need of all cases; the line of a case has what is shown
     of it when it is opened, and is read no earlier.
     """
-    pool, past = Pool(), history or {}
+    pool, past, device = Pool(), history or {}, report.environment.get("device")
     moved = {case: word.replace("_", " ") for case, word in (transitions or {}).items()}
     runs = latest_runs(past)
     # First, so that what it takes is gone before the lines come.
@@ -431,7 +423,7 @@ def payload(
         cause["rows"] = [present[case] for case in cause["rows"]]
     return {
         "verdict": verdict(report),
-        "run": _run_record(report, device),
+        "run": _run_record(report),
         "outcomes": [[outcome.value, outcome.blocks, outcome.sign] for outcome in Outcome],
         "gravest": [outcome.value for outcome in GRAVEST_FIRST],
         "against": transitions is not None,
@@ -446,7 +438,7 @@ def payload(
     }, lines
 
 
-def _run_record(report: RunReport, device: Mapping[str, Any] | None) -> dict[str, Any]:
+def _run_record(report: RunReport) -> dict[str, Any]:
     return {
         "version": report.tool_version,
         "started": report.started,
@@ -456,5 +448,5 @@ def _run_record(report: RunReport, device: Mapping[str, Any] | None) -> dict[str
         "backend": facts(report.backend),
         "environment": facts({name: value for name, value in report.environment.items() if name != "device"}),
         "selection": facts({**report.selection, **({} if report.reseed is None else {"fixed": report.fixed})}),
-        "device": None if device is None else dict(device),
+        "device": report.environment.get("device"),
     }

@@ -18,10 +18,10 @@ TWO = (
 
 
 def test_the_summary_groups_by_host_where_hosts_differ():
-    assert host_words(RunFacts.of(TWO)) == "Hosts: node1: 1 passed; node2: 1 passed, 1 failed"
-    assert "Hosts: node1: 1 passed; node2: 1 passed, 1 failed" in render_text(report(*TWO))
-    assert host_words(RunFacts.of(TWO[:1])) == ""
-    assert host_words(RunFacts.of([result("a")])) == ""
+    assert host_words(RunFacts(TWO)) == "Hosts: node1: 1 passed; node2: 1 passed, 1 failed"
+    assert "Hosts: node1: 1 passed; node2: 1 passed, 1 failed" in render_text(report(*TWO))[0]
+    assert host_words(RunFacts(TWO[:1])) == ""
+    assert host_words(RunFacts([result("a")])) == ""
 
 
 def test_pages_and_junit_tell_the_host_of_each_case():

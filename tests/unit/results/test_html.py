@@ -28,7 +28,7 @@ from mluops_gtest.results.reports.html_payload import (
     trend_text,
 )
 from mluops_gtest.results.reports.words import MARKDOWN_WORDS, MATRIX_WORDS, PAGE_WORDS
-from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
+from tests.support.page_report import HOSTILE, failed, large_report, report, result, small_report
 
 STATIC = files("mluops_gtest.results.reports").joinpath("static")
 
@@ -88,7 +88,7 @@ def test_the_same_report_gives_the_same_text():
 
 
 def test_nothing_comes_from_elsewhere():
-    text = render_html(small_report(), device=DEVICE, transitions={}, history={})
+    text = render_html(small_report(), transitions={}, history={})
     assert not re.search(r"https?://|//[a-z]+\.", text)
     page = Page(text)
     loading = [a.get("src") or a.get("href") for _, a in page.elements if "src" in a or "href" in a]
@@ -135,7 +135,7 @@ def test_bytes_that_are_no_text_do_not_stop_the_page_from_being_written():
 def test_two_thousand_results_with_times_and_history_stay_under_two_megabytes():
     large = large_report()
     history = {r.case: [(f"2026-01-{day:02}", "passed", 0.1, "") for day in range(1, 29)] for r in large.results}
-    text = render_html(large, device=DEVICE, history=history)
+    text = render_html(large, history=history)
     rows = rows_of(Page(text))
     assert len(rows) == 2000
     assert sum("profile" in row for row in rows.values()) == 200
@@ -341,10 +341,10 @@ def test_equal_samples_are_one_bin():
 
 def test_efficiencies_follow_the_device():
     timed = result("toy/a", perf=Perf((20_000,) * 9))
-    roof = rows_of(page_of(report(timed), device=DEVICE))["toy/a"]["roof"]
+    roof = rows_of(page_of(report(timed)))["toy/a"]["roof"]
     # 80 000 bytes in 20 µs of 1e10 B/s; 160 000 operations of 4e10 op/s.
     assert (roof["io"], roof["compute"], roof["side"], roof["accepted"]) == (0.4, 0.2, "io", True)
-    roof = rows_of(page_of(report(timed)))["toy/a"]["roof"]
+    roof = rows_of(page_of(replace(report(timed), environment={})))["toy/a"]["roof"]
     assert roof == {"io_rate": 4_000_000_000, "op_rate": 8_000_000_000, "intensity": 2}
 
 

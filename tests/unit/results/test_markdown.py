@@ -10,17 +10,18 @@ from mluops_gtest.core.cause import Leak
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseInfo, Perf, Reading, TensorInfo
 from mluops_gtest.results.history import CaseTrend, Measured, Point, Run
-from mluops_gtest.results.reports.markdown import render_markdown
+from mluops_gtest.results.reports.files import render
 from mluops_gtest.results.reports.markdown_summary import code, text
 from mluops_gtest.results.reports.words import MARKDOWN_WORDS
 from tests.support.reports import report, result
 
 ENGLISH = MARKDOWN_WORDS["en"]
-DEVICE = {"name": "sample-100", "bandwidth": 1e11, "peak": {"float": 2e12}}
+DEVICE = {"device": {"name": "sample-100", "bandwidth": 1e11, "peak": {"float": 2e12}}}
 
 
 def lines_of(*results, **options):
-    return render_markdown(report(*results), **options).splitlines()
+    changes = {name: options.pop(name) for name in ("backend", "environment") if name in options}
+    return "".join(render(report(*results, **changes), "markdown", **options)).splitlines()
 
 
 def row(lines, first):
@@ -74,7 +75,7 @@ class TestClaims:
     def test_repetition_is_what_shows_stability(self):
         repeated = report(result(), backend="b")
         repeated = replace(repeated, backend={"name": "b", "repeat": 5})
-        assert "- [x] stability: 1/1" in render_markdown(repeated).splitlines()
+        assert "- [x] stability: 1/1" in "".join(render(repeated, "markdown")).splitlines()
 
     def test_a_crash_speaks_against_stability_even_without_repetition(self):
         assert "- [ ] stability: 1/2" in lines_of(result("a"), result("b", Outcome.CRASHED))
@@ -164,7 +165,7 @@ class TestPerformance:
         return result(tags=tags, info=info, perf=self.TIMED, **changes)
 
     def test_times_efficiencies_workspace_type_and_shape(self):
-        cells = row(lines_of(self.timed("network"), device=DEVICE), "`op` | 100.0")
+        cells = row(lines_of(self.timed("network"), environment=DEVICE), "`op` | 100.0")
         # 4 MB in 100 µs of 100 GB/s, and 40 M operations of 2 T/s.
         assert cells == [
             "`op`",
@@ -181,13 +182,13 @@ class TestPerformance:
 
     @pytest.mark.parametrize(("tags", "accepted"), [(("network",), "no"), (("boundary",), "yes")])
     def test_networks_must_reach_more(self, tags, accepted):
-        lines = lines_of(self.timed(*tags), device=DEVICE)
+        lines = lines_of(self.timed(*tags), environment=DEVICE)
         assert row(lines, "`op` | 100.0")[8] == accepted
         problem = "1. `op`, `op/a`: IO efficiency 40.0 %, 60 % is required"
         assert (problem in lines) is (accepted == "no")
 
     def test_an_operator_that_only_moves_data_has_no_compute_efficiency(self):
-        assert row(lines_of(self.timed(ops=0.0), device=DEVICE), "`op` | 100.0")[3:5] == ["40.0 %", "–"]
+        assert row(lines_of(self.timed(ops=0.0), environment=DEVICE), "`op` | 100.0")[3:5] == ["40.0 %", "–"]
 
     def test_without_a_device_there_is_no_efficiency_and_no_verdict(self):
         lines = lines_of(self.timed("network"))
@@ -197,11 +198,11 @@ class TestPerformance:
         assert ENGLISH["no_problems"] not in lines
 
     def test_with_a_device_nothing_open_is_said(self):
-        assert ENGLISH["no_problems"] in lines_of(self.timed("boundary"), device=DEVICE)
+        assert ENGLISH["no_problems"] in lines_of(self.timed("boundary"), environment=DEVICE)
 
     def test_a_tiny_case_is_not_judged(self):
         # 4 kB take 40 ns at best: whatever the kernel does, most of the 100 µs is its launch.
-        lines = lines_of(self.timed("network", io=4e3, ops=4e4), device=DEVICE)
+        lines = lines_of(self.timed("network", io=4e3, ops=4e4), environment=DEVICE)
         assert row(lines, "`op` | 100.0")[8] == "too short to judge"
         assert "Cases with measured performance: 1; below what the acceptance requires: 0; not judged: 1." in lines
         assert ENGLISH["no_problems"] in lines
@@ -243,11 +244,11 @@ def trend(values, outcomes):
 
 def test_history_names_what_flakes_flips_or_drifts():
     good = [Outcome.PASSED] * 4
-    grown = lines_of(result("a"), history=[trend([1e-6, 1e-6, 1e-6, 1e-5], good)])
+    grown = lines_of(result("a"), past=[trend([1e-6, 1e-6, 1e-6, 1e-5], good)])
     assert row(grown, "`op/a`") == ["`op/a`", "4", "0 %", "0", "y diff1 ×10"]
-    flaky = lines_of(result("a"), history=[trend([1e-6] * 4, [*good[:3], Outcome.FLAKY])])
+    flaky = lines_of(result("a"), past=[trend([1e-6] * 4, [*good[:3], Outcome.FLAKY])])
     assert row(flaky, "`op/a`")[2:4] == ["25 %", "1"]
-    assert "No case flakes, flips or drifts (runs: 4)." in lines_of(result("a"), history=[trend([1e-6] * 4, good)])
+    assert "No case flakes, flips or drifts (runs: 4)." in lines_of(result("a"), past=[trend([1e-6] * 4, good)])
 
 
 @pytest.mark.parametrize(

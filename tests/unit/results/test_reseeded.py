@@ -12,7 +12,6 @@ from mluops_gtest.results.history import History
 from mluops_gtest.results.records import report_from_json, report_to_json
 from mluops_gtest.results.reports.files import render
 from mluops_gtest.results.reports.html_payload import payload
-from mluops_gtest.results.reports.markdown import render_markdown
 from mluops_gtest.results.reports.terminal import reseed_words
 from mluops_gtest.results.run_comparison import compare, comparison_to_json
 from tests.support.reports import report, result
@@ -33,8 +32,8 @@ def test_the_report_is_read_as_it_was_written():
 def test_a_report_of_the_declared_values_tells_no_seed():
     plain = report(result())
     assert (plain.reseed, plain.fixed) == (None, 0)
-    for text in ("".join(render(plain, "junit")), "".join(render(plain, "ctrf")), render_markdown(plain)):
-        assert "reseed" not in text
+    for form in ("junit", "ctrf", "markdown"):
+        assert "reseed" not in "".join(render(plain, form))
 
 
 def test_the_closing_line_names_the_seed_and_what_it_did_not_reach():
@@ -45,7 +44,7 @@ def test_the_closing_line_names_the_seed_and_what_it_did_not_reach():
 
 @pytest.mark.parametrize(("lang", "words"), [("en", "1 cases have the same values"), ("zh", "其中 1 个用例")])
 def test_markdown(lang, words):
-    text = render_markdown(reseeded(), lang=lang)
+    text = "".join(render(reseeded(), "markdown", lang))
     assert "`--reseed 7`" in text
     assert words in text
 
@@ -55,7 +54,7 @@ def test_junit_and_ctrf_and_html():
     assert {p.get("name"): p.get("value") for p in properties}["reseed"] == "7"
     extra = json.loads("".join(render(reseeded(), "ctrf")))["results"]["environment"]["extra"]
     assert (extra["reseed"], extra["fixed"]) == (7, 1)
-    facts = dict(payload(reseeded(0), None, None, None)[0]["run"]["selection"])
+    facts = dict(payload(reseeded(0), None, None)[0]["run"]["selection"])
     assert facts == {"reseed": "0", "fixed": "1"}
 
 
