@@ -23,7 +23,7 @@ from mluops_gtest.base.typed_files import MAX_BYTES, Source, convert, decode_jso
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import PickedResults, RunReport, TalliedResults, Tally
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.results.records import ResultReader, report_from_json, with_results
+from mluops_gtest.results.records import read_result, report_from_json, with_results
 
 RUN = "run.json"
 RESULTS = "results.jsonl"
@@ -43,9 +43,9 @@ _RUN_FILES = (RUN, RESULTS, REPORT)
 class StoredResults(TalliedResults):
     """Some lines of a file of results, in some order, read when they are asked for."""
 
-    def __init__(self, lines: "array[int]", line: Callable[[int], bytes], reader: ResultReader, tally: Tally) -> None:
+    def __init__(self, lines: "array[int]", line: Callable[[int], bytes], source: Source, tally: Tally) -> None:
         """`line` gives a line of the file by its number; all were checked when they were read or written first."""
-        self._lines, self._line, self._reader = lines, line, reader
+        self._lines, self._line, self._source = lines, line, source
         self.tally = tally
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ class StoredResults(TalliedResults):
         return self._read(chosen) if isinstance(chosen, int) else tuple(map(self._read, chosen))
 
     def _read(self, number: int) -> CaseResult:
-        return self._reader.read(self._line(number), check=False)
+        return read_result(self._line(number), self._source, check=False)
 
 
 def read_request(folder: Path, option: str = "--resume") -> dict[str, Any]:
@@ -94,7 +94,7 @@ def read_done(folder: Path) -> dict[str, CaseResult]:
         if not line:
             continue
         source = Source(f"{path}:{number}", "Remove the line, and `--resume` runs its case again.")
-        result = ResultReader(source).read(line)
+        result = read_result(line, source)
         if result.outcome is not Outcome.NOT_RUN:
             done[result.case] = result
     return done
@@ -122,7 +122,6 @@ def _read_by_lines(path: Path, source: Source) -> RunReport | None:
     What is wrong with it is then found and told by whoever reads the document as a whole. Results of a large file stay
     there, and are read again when they are asked for.
     """
-    reader = ResultReader(source)
     try:
         with open_plain_file(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -131,8 +130,11 @@ def _read_by_lines(path: Path, source: Source) -> RunReport | None:
             head = list(itertools.takewhile(lambda line: line != BEFORE_RESULTS, file))
             lines = _list_items(itertools.takewhile(lambda line: line != AFTER_RESULTS, file))
             start = sum(map(len, head)) + len(BEFORE_RESULTS)
-            large = size > LARGE_BYTES
-            results = _leave_in_file(file.fileno(), start, lines, reader) if large else tuple(map(reader.read, lines))
+            results: Sequence[CaseResult]
+            if size > LARGE_BYTES:
+                results = _leave_in_file(file.fileno(), start, lines, source)
+            else:
+                results = tuple(read_result(line, source) for line in lines)
             record = decode_json(b"".join([*head, BEFORE_RESULTS, AFTER_RESULTS, file.read()]), source)
         # Its summary tells of the results, which the document has not.
         summary = record.pop("summary", None) if isinstance(record, dict) else None
@@ -155,11 +157,11 @@ def _list_items(lines: Iterable[bytes]) -> Iterator[bytes]:
     raise ContentError("The lines are not a list.")
 
 
-def _leave_in_file(file: int, start: int, lines: Iterable[bytes], reader: ResultReader) -> StoredResults:
+def _leave_in_file(file: int, start: int, lines: Iterable[bytes], source: Source) -> StoredResults:
     """The results in these lines of an open file, `start` is where they begin; ContentError where one cannot be."""
     starts, tally, cases = array("q", [start]), Tally(), set()
     for line in lines:
-        result = reader.read(line)
+        result = read_result(line, source)
         tally.add(result)
         cases.add(result.case)
         # Behind it are a comma and the end of the line.
@@ -172,7 +174,7 @@ def _leave_in_file(file: int, start: int, lines: Iterable[bytes], reader: Result
         line = os.pread(copy, starts[number + 1] - starts[number], starts[number])
         return line[: line.rindex(b"}") + 1]
 
-    results = StoredResults(array("q", range(tally.cases)), read, reader, tally)
+    results = StoredResults(array("q", range(tally.cases)), read, source, tally)
     weakref.finalize(results, os.close, copy)
     return results
 

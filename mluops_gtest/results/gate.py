@@ -28,7 +28,7 @@ from mluops_gtest.results.gate_reference import (
     times_of,
 )
 from mluops_gtest.results.statistics import MIN_SAMPLES, Pair, Ratio, TimeVerdict, compare
-from mluops_gtest.results.times import MIN_EFFECT, samples_of, short_words, too_short
+from mluops_gtest.results.times import MIN_EFFECT, samples_of, why_too_short
 
 # Before there was no verdict on the kernel.
 _WAS_OPEN = (None, Outcome.SKIPPED, Outcome.NOT_RUN)
@@ -143,11 +143,11 @@ def judge_times(
             continue
         pair = Pair(before.times, times_of(now)[0])
         overhead = now.perf.overhead_ns if now.perf is not None else None
-        if too_short(pair.before_ns, pair.current.median_ns, overhead, min_effect):
-            times = (pair.before_ns, pair.current.median_ns)
+        times = (pair.before_ns, pair.current.median_ns)
+        if why := why_too_short(*times, overhead, min_effect):
             # It takes no part in the comparison: its noise is not that of the kernels.
-            why = f"{short_words(max(times), overhead, min_effect)}: use a larger case"
-            changes.append(TimeChange(case, now.operator, TimeVerdict.TOO_SHORT, *times, reason=why))
+            reason = f"{why}: use a larger case"
+            changes.append(TimeChange(case, now.operator, TimeVerdict.TOO_SHORT, *times, reason=reason))
         else:
             pairs[case] = pair
     if not pairs:
@@ -318,8 +318,7 @@ class Decision(Value):
     @property
     def accepted(self) -> tuple[tuple[Accept, str], ...]:
         """What `--accept` let through, with the case; an empty case id means all cases together."""
-        changes = [(c.transition, c.case) for c in self.changes if self.policy.accepts(c.transition)]
-        cases = [(_ACCEPTED_AS[word], case) for word, case in changes]
+        cases = [(_ACCEPTED_AS[c.transition], c.case) for c in self.changes if self.policy.accepts(c.transition)]
         if Accept.SLOWER not in self.policy.accept:
             return tuple(cases)
         together = [(Accept.SLOWER, "")] if self.performance.all_slower else []

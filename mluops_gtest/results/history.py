@@ -25,7 +25,7 @@ from mluops_gtest.base.text import commit_words
 from mluops_gtest.base.typed_files import Source, convert, decode_json
 from mluops_gtest.core.outcome import FLOOR, SIZELESS, Outcome, reading_floor
 from mluops_gtest.core.report import RunReport, backend_of
-from mluops_gtest.results.records import fields_to_json, head_to_json, result_to_json
+from mluops_gtest.results.records import fields_to_json, head_to_json, result_to_json, share_of_threshold
 from mluops_gtest.results.times import usual_seconds
 
 T = TypeVar("T")
@@ -112,13 +112,6 @@ class Measured(Value):
     value: float
     threshold: float
 
-    @property
-    def used(self) -> float:
-        """The reading as a multiple of its threshold; whatever exceeds an exact one is unbounded."""
-        if self.value == 0.0:
-            return 0.0
-        return self.value / self.threshold if self.threshold > 0 and not math.isnan(self.value) else math.inf
-
 
 class Point(Value):
     """One case in one run; `seconds` is the median of the samples where the run took several."""
@@ -131,7 +124,7 @@ class Point(Value):
     @property
     def used(self) -> float | None:
         """The largest reading as a multiple of its threshold; None where nothing was read."""
-        return max((m.used for m in self.measured), default=None)
+        return max((share_of_threshold(m.value, m.threshold) for m in self.measured), default=None)
 
 
 class ReadingGrowth(Value):

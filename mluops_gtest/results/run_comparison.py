@@ -7,7 +7,7 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.records import fields_to_json, result_to_json
-from mluops_gtest.results.times import MIN_EFFECT, samples_of, too_short, usual_seconds
+from mluops_gtest.results.times import MIN_EFFECT, samples_of, usual_seconds, why_too_short
 
 # Of a single call, which nobody held against an empty one: first touches of memory and caches take about as much.
 _SINGLE_OVERHEAD_NS = 100_000
@@ -82,7 +82,7 @@ class Row(Value):
         perfs = [result.perf for result in (self.before, self.after)]
         overheads = [perf.overhead_ns for perf in perfs if perf is not None and perf.overhead_ns is not None]
         overhead = max(overheads, default=None) if self._are_sampled else _SINGLE_OVERHEAD_NS
-        return too_short(before * 1e9, after * 1e9, overhead, MIN_EFFECT)
+        return bool(why_too_short(before * 1e9, after * 1e9, overhead, MIN_EFFECT))
 
 
 class SideBySide(Value):

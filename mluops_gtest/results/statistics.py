@@ -23,7 +23,7 @@ import numpy.typing as npt
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult, Perf
-from mluops_gtest.results.times import MIN_EFFECT, short_words, too_short
+from mluops_gtest.results.times import MIN_EFFECT, why_too_short
 
 Floats = npt.NDArray[np.float64]
 Ranks = npt.NDArray[np.intp]
@@ -332,8 +332,7 @@ def compare_backends(
     bounds = math.exp(change), math.exp(change - width), math.exp(change + width)
     effect = math.log1p(MIN_EFFECT)
     count = min(first.samples, second.samples)
-    if too_short(first.median_ns, second.median_ns, overhead_ns, MIN_EFFECT):
-        why = short_words(max(first.median_ns, second.median_ns), overhead_ns, MIN_EFFECT)
+    if why := why_too_short(first.median_ns, second.median_ns, overhead_ns, MIN_EFFECT):
         return Ratio(TimeVerdict.TOO_SHORT, *bounds, remark=f"{why}: use a larger case, or device_seconds()")
     if count < MIN_SAMPLES:
         return Ratio(TimeVerdict.INCONCLUSIVE, *bounds, remark=f"at least {MIN_SAMPLES} samples are needed")

@@ -522,14 +522,6 @@ def test_a_case_far_down_the_list_is_reached_from_its_group(show):
     assert len(texts(page, ".detail")) == 1
 
 
-def test_without_javascript_the_counts_are_still_there(show, browser):
-    browser.javascript(False)
-    page = show(small_report())
-    browser.javascript(True)
-    assert "12 of 17 cases block" in page.value("document.querySelector('noscript').innerText")
-    assert "toy\t5" in page.value("document.querySelector('noscript table').innerText")
-
-
 def test_an_empty_and_an_interrupted_run(show):
     assert texts(show(report()), ".headline p") == ["Nothing was compared: 0 cases"]
     page = show(report(result("toy/a"), result("toy/b", Outcome.NOT_RUN), interrupted=True))

@@ -23,6 +23,7 @@ from mluops_gtest.results.reports.markdown_summary import (
     describe_change,
     dtype_of,
     feature_tests,
+    join_first,
     parameter_checks,
     shape_of,
     table,
@@ -63,8 +64,7 @@ def _point_row(point: CheckedPoint, say: Words) -> list[str]:
 
 def name_first(cases: Sequence[str], most: int, say: Words) -> str:
     """The first so many cases by name, and how many more there are."""
-    more = [say("and_more", count=len(cases) - most)] if len(cases) > most else []
-    return say("comma").join([*map(code, cases[:most]), *more])
+    return join_first([code(case) for case in cases], most, "comma", say)
 
 
 _ABSENT = "–"

@@ -421,10 +421,14 @@ def parameter_checks(by_operator: Mapping[str, OperatorSummary], say: Words) -> 
 
 def _differing(results: tuple[CaseResult, ...], say: Words) -> str:
     others = [result for result in results if result.outcome is not Outcome.PASSED]
-    named = [say("answered", case=code(result.case), status=_answer(result, say)) for result in others[:_MAX_NAMED]]
-    if len(others) > _MAX_NAMED:
-        named.append(say("and_more", count=len(others) - _MAX_NAMED))
-    return say("semicolon").join(named)
+    words = [say("answered", case=code(result.case), status=_answer(result, say)) for result in others]
+    return join_first(words, _MAX_NAMED, "semicolon", say)
+
+
+def join_first(words: Sequence[str], most: int, separator: str, say: Words) -> str:
+    """The first so many, and how many more there are."""
+    more = [say("and_more", count=len(words) - most)] if len(words) > most else []
+    return say(separator).join([*words[:most], *more])
 
 
 def _answer(result: CaseResult, say: Words) -> str:

@@ -20,12 +20,8 @@ def passing(count):
     return report(*(result(f"op/{i}") for i in range(count)))
 
 
-def errors(text):
-    return [line for line in text.splitlines() if line.startswith("::error ")]
-
-
-def warnings(text):
-    return [line for line in text.splitlines() if line.startswith("::warning ")]
+def errors(text, kind="error"):
+    return [line for line in text.splitlines() if line.startswith(f"::{kind} ")]
 
 
 def test_failures_with_one_fingerprint_are_one_finding():
@@ -95,7 +91,7 @@ def test_at_most_ten_warnings_beside_the_errors():
     now = report(*(result(f"op{i}/a", value=1e-3) for i in range(30)), result("op/0", "failed"))
     text = github(gate(before, now))
     assert len(errors(text)) == 1
-    assert len(warnings(text)) == 10
+    assert len(errors(text, "warning")) == 10
     assert len(errors(github(gate(before, now, strict_accuracy=True)))) == 10
 
 
