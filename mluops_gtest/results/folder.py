@@ -12,7 +12,7 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -51,19 +51,9 @@ class StoredResults(TalliedResults):
     def __len__(self) -> int:
         return len(self._lines)
 
-    def __iter__(self) -> Iterator[CaseResult]:
-        return map(self._read, self._lines)
-
-    @overload
-    def __getitem__(self, index: int) -> CaseResult: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[CaseResult, ...]: ...
-    def __getitem__(self, index: int | slice) -> CaseResult | tuple[CaseResult, ...]:
-        chosen = self._lines[index]
-        return self._read(chosen) if isinstance(chosen, int) else tuple(map(self._read, chosen))
-
-    def _read(self, number: int) -> CaseResult:
-        return read_result(self._line(number), self._source, check=False)
+    def read(self, place: int) -> CaseResult:
+        """The result in the line that is at that place."""
+        return read_result(self._line(self._lines[place]), self._source, check=False)
 
 
 def read_request(folder: Path, option: str = "--resume") -> dict[str, Any]:
@@ -306,7 +296,7 @@ class ResultsFolder:
 
     def recover(self) -> bool:
         """Claim the folder again where somebody removed or moved it; False where another run may be there now."""
-        if _is_in_place(self._lock, self.path / LOCK):
+        if is_in_place(self._lock, self.path / LOCK):
             return True
         try:
             again = ResultsFolder(self.path)
@@ -321,7 +311,7 @@ class ResultsFolder:
 
     def close(self) -> None:
         """Give the folder back."""
-        if _is_in_place(self._lock, self.path / LOCK):
+        if is_in_place(self._lock, self.path / LOCK):
             with contextlib.suppress(OSError):
                 (self.path / LOCK).unlink()
         _unlock(self._lock)
@@ -343,7 +333,7 @@ class ResultsFolder:
                 raise UsageError(f"{path}: is a link, and locks are never written through one; remove it.") from error
             try:
                 _flock(descriptor, self.path)
-                if _is_in_place(descriptor, path):
+                if is_in_place(descriptor, path):
                     # Who is here; only for people, so a full disk is no reason to give up.
                     with contextlib.suppress(OSError):
                         os.ftruncate(descriptor, 0)
@@ -356,9 +346,10 @@ class ResultsFolder:
             os.close(descriptor)
 
 
-def _is_in_place(descriptor: int, path: Path) -> bool:
+def is_in_place(descriptor: int, path: Path, *, follow_symlinks: bool = False) -> bool:
+    """True where the open file is still the one of that name, and not removed, moved or replaced."""
     try:
-        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=follow_symlinks))
     except OSError:
         return False
 

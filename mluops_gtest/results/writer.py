@@ -5,7 +5,6 @@ Beside them causes.json, the causes of its failures, and with --save-outputs a f
 
 import contextlib
 import io
-import os
 import shlex
 import time
 from array import array
@@ -29,6 +28,7 @@ from mluops_gtest.results.folder import (
     RUN,
     ResultsFolder,
     StoredResults,
+    is_in_place,
 )
 from mluops_gtest.results.records import head_to_json, read_result, result_to_json
 
@@ -156,10 +156,7 @@ class ResultFiles:
 
     def _is_in_place(self) -> bool:
         """What is written to a file that was removed or moved away reaches nobody."""
-        try:
-            return os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno()))
-        except OSError:
-            return False
+        return is_in_place(self._file.fileno(), self._path, follow_symlinks=True)
 
     def _advise_to_resume(self, resumed: str) -> str:
         """What is on disk, and how to go on; files that somebody removed are written again first."""

@@ -161,8 +161,6 @@ class TestDeviceSpec:
     def test_a_measured_machine_can_be_read_again(self, cli, tmp_path, monkeypatch):
         monkeypatch.setattr("mluops_gtest.results.statistics.measure_bandwidth", lambda: 2.5e10)
         monkeypatch.setattr("mluops_gtest.results.statistics.measure_peak", lambda: 7.5e10)
-        result = cli("device-spec", "--measure", "-o", CLOCKED / "host.yaml")
-        assert (result.code, "cannot be written" in result.err) == (74, True)
         path = tmp_path / "host.yaml"
         assert cli("device-spec", "--measure", "-o", path).code == 0
         shown = cli("device-spec", path)

@@ -183,26 +183,6 @@ def test_history_adds_how_the_cases_went_on_this_backend(cli, passing, run):
     assert cli("report", again, "--history", "h.sqlite").out.startswith(FORMATS["html"])
 
 
-def test_a_summary_of_other_results_is_refused(cli, passing, tmp_path):
-    record = json.loads((passing / "report.json").read_text())
-    record["summary"] = {"passed": 10**6}
-    (tmp_path / "report.json").write_text(json.dumps(record))
-    refused = cli("report", tmp_path / "report.json", "--format", "json")
-    assert (refused.code, refused.out) == (3, "")
-    assert "$.summary: it says {'passed': 1000000}" in refused.err
-
-
-class TestErrors:
-    def test_a_folder_without_a_report(self, cli, tmp_path):
-        result = cli("report", tmp_path)
-        assert (result.code, "name a results folder" in result.err) == (2, True)
-
-    def test_a_place_that_cannot_be_written(self, cli, tmp_path):
-        (tmp_path / "file").write_text("")
-        result = cli("report", GOLDEN / "report.json", "-o", tmp_path / "file" / "report.html")
-        assert (result.code, "cannot be written" in result.err) == (74, True)
-
-
 @pytest.mark.slow
 def test_the_test_report_claims_what_the_cases_show(cli, tmp_path):
     """Of an operator that refuses one empty tensor and takes another, and whose cases on a lattice ask for equality."""

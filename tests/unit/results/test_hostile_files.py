@@ -187,21 +187,6 @@ def test_a_broken_history(tmp_path, database):
     check()
 
 
-def test_a_table_whose_own_words_are_no_text(tmp_path, database):
-    path = tmp_path / "history.sqlite"
-    path.write_bytes(database.replace(b"CREATE TABLE runs", b"CREATE TABL\xff runs"))
-    with pytest.raises(ContentError, match="not a history of mluops-test"):
-        History(path)
-
-
-def test_a_history_that_is_cut_off(tmp_path, database):
-    path = tmp_path / "history.sqlite"
-    for length in (50, 4095, 4096, 9000):
-        path.write_bytes(database[:length])
-        with pytest.raises(ContentError):
-            read_history(path)
-
-
 @pytest.mark.parametrize(
     ("statement", "words"),
     [

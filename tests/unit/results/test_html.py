@@ -27,7 +27,7 @@ from mluops_gtest.results.reports.html_payload import (
     trend_text,
 )
 from mluops_gtest.results.reports.words import MARKDOWN_WORDS, MATRIX_WORDS, PAGE_WORDS
-from tests.support.page_report import HOSTILE, failed, large_report, report, result, small_report
+from tests.support.page_report import DEVICE, HOSTILE, failed, large_report, report, result, small_report
 
 STATIC = files("mluops_gtest.results.reports").joinpath("static")
 
@@ -314,7 +314,9 @@ def test_a_distribution_counts_every_sample_and_keeps_its_tail_apart():
 
 def test_efficiencies_follow_the_device():
     timed = result("toy/a", perf=Perf((20_000,) * 9))
-    roof = rows_of(page_of(report(timed)))["toy/a"]["roof"]
+    page = page_of(report(timed))
+    roof = rows_of(page)["toy/a"]["roof"]
+    assert page.json("data")["run"]["device"] == DEVICE
     # 80 000 bytes in 20 µs of 1e10 B/s; 160 000 operations of 4e10 op/s.
     assert (roof["io"], roof["compute"], roof["side"], roof["accepted"]) == (0.4, 0.2, "io", True)
     roof = rows_of(page_of(replace(report(timed), environment={})))["toy/a"]["roof"]

@@ -18,9 +18,7 @@ from mluops_gtest.core.result import CaseInfo
 from mluops_gtest.results.history import History
 from mluops_gtest.results.records import report_from_json, report_to_json, result_from_json, result_to_json
 from mluops_gtest.results.reports.files import render
-from mluops_gtest.results.reports.html import render_html
 from mluops_gtest.results.reports.html_payload import payload
-from mluops_gtest.results.reports.terminal import RunFacts, host_words, render_text, reseed_words
 from mluops_gtest.results.run_comparison import compare, comparison_to_json
 from tests.support.examples import examples
 from tests.support.npm import install, needs_npm
@@ -30,26 +28,26 @@ from tests.support.reports import GOLDEN, golden_report, report, result
 ALLOWED = re.compile("[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*")
 
 
-def parse(*results, **options):
-    return ElementTree.fromstring("".join(render(report(*results), "junit", **options)).encode())
+def text_of(whole, form, lang="en"):
+    return "".join(render(whole, form, lang))
 
 
-def properties(case):
-    return {p.get("name"): p.get("value") for p in case.iterfind("properties/property")}
+def elements_of(whole, name):
+    return list(ElementTree.fromstring(text_of(whole, "junit").encode()).iter(name))
 
 
 def test_colours_are_removed_and_control_characters_written_out():
-    (case,) = parse(result(output="\x1b[1;31mred\x1b[0m\x00\x07 a ]]> & <b>\r\n\ud800end")).iter("testcase")
+    hostile = report(result(output="\x1b[1;31mred\x1b[0m\x00\x07 a ]]> & <b>\r\n\ud800end"))
+    (case,) = elements_of(hostile, "testcase")
     assert case.find("system-out").text == "red\\x00\\x07 a ]]> & <b>\n\\ud800end"
 
 
 @settings(max_examples=examples(60))
 @given(st.text(), st.text(), st.text())
 def test_any_text_gives_a_document(name, reason, output):
-    hostile = replace(result(outcome=Outcome.FAILED, reason=reason, output=output), case=name, operator=name)
-    text = "".join(render(report(hostile), "junit"))
-    assert ALLOWED.fullmatch(text)
-    (case,) = ElementTree.fromstring(text.encode()).iter("testcase")
+    hostile = report(replace(result(outcome=Outcome.FAILED, reason=reason, output=output), case=name, operator=name))
+    assert ALLOWED.fullmatch(text_of(hostile, "junit"))
+    (case,) = elements_of(hostile, "testcase")
     assert case.find("failure").get("type") == "failed"
 
 
@@ -64,13 +62,8 @@ console.log(JSON.stringify(documents.map((document) => validate(document) ? [] :
 """
 
 
-def rendered(*results, **options):
-    return json.loads("".join(render(report(*results), "ctrf", **options)))["results"]["tests"]
-
-
 def test_the_same_report_has_the_same_id_and_another_has_another():
-    first, again = "".join(render(report(result()), "ctrf")), "".join(render(report(result()), "ctrf"))
-    other = "".join(render(report(result(value=1e-7)), "ctrf"))
+    first, again, other = (text_of(report(result(value=value)), "ctrf") for value in (1e-6, 1e-6, 1e-7))
     assert first == again
     assert json.loads(first)["reportId"] != json.loads(other)["reportId"]
 
@@ -85,8 +78,8 @@ class TestSchema:
         modules = install(tmp_path, "ctrf", "ajv@8", "ajv-formats@3")
         (schema,) = (modules / "ctrf" / "dist").glob("ctrf-schema-*.json")
         odd = result(name="é\ud800", outcome=Outcome.FAILED, value=float("nan"), reason="\ud800", output="a\x00\nb")
-        (tmp_path / "odd.json").write_text("".join(render(report(odd), "ctrf")), encoding="utf-8")
-        (tmp_path / "empty.json").write_text("".join(render(report(), "ctrf")), encoding="utf-8")
+        (tmp_path / "odd.json").write_text(text_of(report(odd), "ctrf"), encoding="utf-8")
+        (tmp_path / "empty.json").write_text(text_of(report(), "ctrf"), encoding="utf-8")
         wrong = json.loads((GOLDEN / "ctrf.json").read_text())
         wrong["results"]["tests"][0]["status"] = "flaky"
         (tmp_path / "wrong.json").write_text(json.dumps(wrong), encoding="utf-8")
@@ -100,12 +93,6 @@ class TestSchema:
 
 
 REPORT = golden_report()
-DOCUMENTS = {
-    "report.en.md": lambda: "".join(render(REPORT, "markdown")),
-    "report.zh.md": lambda: "".join(render(REPORT, "markdown", "zh")),
-    "junit.xml": lambda: "".join(render(REPORT, "junit")),
-    "ctrf.json": lambda: "".join(render(REPORT, "ctrf")),
-}
 
 
 def test_the_golden_report_has_everything():
@@ -114,9 +101,17 @@ def test_the_golden_report_has_everything():
         assert any(getattr(result, field) for result in REPORT.results), field
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_document_is_the_golden_one(name):
-    text = DOCUMENTS[name]()
+@pytest.mark.parametrize(
+    ("name", "form", "lang"),
+    [
+        ("report.en.md", "markdown", "en"),
+        ("report.zh.md", "markdown", "zh"),
+        ("junit.xml", "junit", "en"),
+        ("ctrf.json", "ctrf", "en"),
+    ],
+)
+def test_the_document_is_the_golden_one(name, form, lang):
+    text = text_of(REPORT, form, lang)
     path = GOLDEN / name
     if os.environ.get("MLUOPS_TEST_UPDATE_GOLDEN") == "1":
         path.write_text(text, encoding="utf-8", newline="")
@@ -131,18 +126,14 @@ TWO = (
 
 
 def test_the_summary_groups_by_host_where_hosts_differ():
-    assert host_words(RunFacts(TWO)) == "Hosts: node1: 1 passed; node2: 1 passed, 1 failed"
-    assert "Hosts: node1: 1 passed; node2: 1 passed, 1 failed" in render_text(report(*TWO))[0]
-    assert host_words(RunFacts(TWO[:1])) == ""
-    assert host_words(RunFacts([result("a")])) == ""
+    assert "Hosts: node1: 1 passed; node2: 1 passed, 1 failed" in text_of(report(*TWO), "text")
+    for others in (TWO[:1], [result("a")]):
+        assert "Hosts:" not in text_of(report(*others), "text")
 
 
 def test_pages_and_junit_tell_the_host_of_each_case():
-    assert '"node2 #1"' in render_html(report(*TWO))
-    values = {
-        p.get("value") for p in ElementTree.fromstring("".join(render(report(*TWO), "junit")).encode()).iter("property")
-    }
-    assert {"node1", "node2"} <= values
+    assert '"node2 #1"' in text_of(report(*TWO), "html")
+    assert {"node1", "node2"} <= {one.get("value") for one in elements_of(report(*TWO), "property")}
 
 
 def test_hosts_are_kept_in_files_and_absent_where_there_are_none():
@@ -166,22 +157,20 @@ def test_the_report_is_read_as_it_was_written():
 
 
 def test_the_closing_line_names_the_seed_and_what_it_did_not_reach():
-    assert reseed_words(reseeded()) == (
-        "Values of --reseed 7; 1 case is the same without it; 1 drew more than once to meet their conditions"
-    )
+    words = "Values of --reseed 7; 1 case is the same without it; 1 drew more than once to meet their conditions\n"
+    assert words in text_of(reseeded(), "text")
 
 
 @pytest.mark.parametrize(("lang", "words"), [("en", "1 cases have the same values"), ("zh", "其中 1 个用例")])
 def test_markdown(lang, words):
-    text = "".join(render(reseeded(), "markdown", lang))
+    text = text_of(reseeded(), "markdown", lang)
     assert "`--reseed 7`" in text
     assert words in text
 
 
 def test_junit_and_ctrf_and_html():
-    properties = ElementTree.fromstring("".join(render(reseeded(), "junit"))).iterfind("testsuite/properties/property")
-    assert {p.get("name"): p.get("value") for p in properties}["reseed"] == "7"
-    extra = json.loads("".join(render(reseeded(), "ctrf")))["results"]["environment"]["extra"]
+    assert {one.get("name"): one.get("value") for one in elements_of(reseeded(), "property")}["reseed"] == "7"
+    extra = json.loads(text_of(reseeded(), "ctrf"))["results"]["environment"]["extra"]
     assert (extra["reseed"], extra["fixed"]) == (7, 1)
     facts = dict(payload(reseeded(0), None, None)[0]["run"]["selection"])
     assert facts == {"reseed": "0", "fixed": "1"}
