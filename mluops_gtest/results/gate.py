@@ -198,21 +198,26 @@ class Accept(Enum):
 _ACCEPTED_AS = {Transition.MISSING: Accept.MISSING, Transition.BECAME_SKIPPED: Accept.SKIPPED}
 
 
-class Policy(Value):
-    """What the team asks of the gate beyond its defaults."""
+class Switches(Value, kw_only=True):
+    """What the user types and the gate asks alike."""
 
     cross_backend: bool = False
     strict_accuracy: bool = False
     strict_perf: bool = False
-    drift: DriftLimits = field(default_factory=DriftLimits)
-    min_effect: float = MIN_EFFECT
-    accept: frozenset[Accept] = frozenset()
     # Elements beyond what arithmetic allows may appear in cases that had none.
     allow_outliers: bool = False
     # Results of foreign backends that ran in the process of the harness block.
     require_isolated: bool = False
     # Which part of the cases RESULTS must have compared, e.g. 95%.
     require_coverage: str | None = None
+
+
+class Policy(Switches, kw_only=True):
+    """What the team asks of the gate beyond its defaults."""
+
+    drift: DriftLimits = field(default_factory=DriftLimits)
+    min_effect: float = MIN_EFFECT
+    accept: frozenset[Accept] = frozenset()
 
     def accepts(self, word: Transition) -> bool:
         """True if `--accept` covers the transition."""

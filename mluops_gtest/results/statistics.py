@@ -143,9 +143,7 @@ def _middle_ranks(n: int, seed: int) -> tuple[Ranks, Ranks]:
 
 
 def compare(pairs: Sequence[Pair], min_effect: float = MIN_EFFECT) -> TimeComparison:
-    """Every pair's answer; at most CASE_ALARMS of the gates without any change name one of their cases slower."""
-    if not pairs:
-        return TimeComparison((), None, PRIOR_NOISE)
+    """Every pair's answer, of at least one pair; at most CASE_ALARMS of gates without a change name a case slower."""
     changes = np.array([math.log(pair.current.median_ns / pair.before_ns) for pair in pairs])
     sampling = np.array([_sampling_variance(pair) for pair in pairs])
     runs = np.array([1 + 1 / len(pair.reference) for pair in pairs])

@@ -8,6 +8,7 @@ import math
 import operator
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -122,8 +123,7 @@ class DeviceSpec(Value):
     @property
     def figures(self) -> dict[str, Any]:
         """Plain values, as reports keep them."""
-        peak = dict(self.peak) if isinstance(self.peak, Mapping) else self.peak
-        return {"name": self.name, "bandwidth": self.bandwidth, "peak": peak}
+        return asdict(self)
 
 
 def read_device_spec(path: Path) -> DeviceSpec:

@@ -75,20 +75,12 @@ ABSENT = "."
 NON_FINITE = "!"
 
 
-class Pool:
-    """Distinct values, each kept once; rows name them by number."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Hashable, int] = {}
-
-    @property
-    def values(self) -> list[Any]:
-        """The values in the order of their numbers."""
-        return list(self._numbers)
+class Pool(dict[Hashable, int]):
+    """Distinct values in the order of their numbers, each kept once; rows name them by number."""
 
     def number(self, value: Hashable) -> int:
         """The number under which the page finds this value, a text or a tuple."""
-        return self._numbers.setdefault(value, len(self._numbers))
+        return self.setdefault(value, len(self))
 
 
 def number(value: float, digits: int = 4) -> float | int | str:
@@ -412,7 +404,7 @@ def payload(
         "cases": len(lines),
         "columns": {name: column for name, column in columns.items() if any(value is not None for value in column)},
         "timed": timed,
-        "pool": pool.values,
+        "pool": list(pool),
     }, lines
 
 

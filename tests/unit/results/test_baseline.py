@@ -15,7 +15,6 @@ from mluops_gtest.results.gate_reference import (
     ReferenceCase,
     baseline_from_json,
     baseline_text,
-    is_baseline,
     load_json,
     reference_of,
 )
@@ -59,15 +58,8 @@ def test_one_sorted_line_per_case_with_nothing_superfluous(tmp_path):
     error = json.loads(text)["cases"]["op/b"]["times"][0][1]
     assert 0.001 < error < 0.004
     assert text == TEXT.replace("ERROR", str(error))
-
-
-def test_the_file_without_times_names_no_machine():
-    assert "machine" not in json.loads(baseline_text(reference_of(outcomes(a="passed"))))
-
-
-def test_what_is_written_is_read_back(tmp_path):
-    text = baseline_text(updated(FULL).reference)
     assert baseline_text(read(tmp_path, text)) == text
+    assert "machine" not in json.loads(baseline_text(reference_of(outcomes(a="passed"))))
 
 
 def test_a_baseline_file_gates_as_its_report_does(tmp_path):
@@ -79,12 +71,6 @@ def test_a_baseline_file_gates_as_its_report_does(tmp_path):
         assert [c.transition.value for c in decision.blocking] == ["missing", "regressed"]
         assert [d.case for d in decision.drifts] == ["op/b"]
         assert [c.answer.value for c in decision.performance.changes] == ["slower"]
-
-
-@pytest.mark.parametrize("text", ['{"format": 1, "results": []}', "[]", "3"])
-def test_a_report_is_no_baseline(tmp_path, text):
-    (tmp_path / "x").write_text(text)
-    assert not is_baseline(load_json(tmp_path / "x"))
 
 
 HEAD = '{"format": 1, "kind": "mluops-test baseline", "backend": "numpy", '
@@ -119,13 +105,6 @@ def test_a_broken_file_is_named_with_what_is_broken(tmp_path, text, words):
     assert caught.value.exit_code is ExitCode.CONTENT
     assert str(tmp_path / "baseline.json") in str(caught.value)
     assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "word", ["failed", "wrong_status", "memory", "crashed", "timed_out", "error", "flaky", "suspect", "not_run"]
-)
-def test_failures_what_did_not_run_and_what_proves_nothing_are_refused(word):
-    assert [change.case for change in updated(outcomes(a=word, b="passed")).decision.blocking] == ["op/a"]
 
 
 def test_a_waived_failure_is_noted_as_one():

@@ -208,12 +208,6 @@ def test_the_more_cases_the_more_a_change_has_to_be():
     assert compare([pair, *[same] * 18]).ratios[0].answer is TimeVerdict.INCONCLUSIVE
 
 
-def test_nothing_to_compare():
-    comparison = compare([])
-    assert comparison.ratios == ()
-    assert comparison.shift is None
-
-
 def draw_times(draw, count, scale=1.0):
     """Log-normal with 5 %, and now and then a sample three times as long."""
     one = [1e5 * scale * math.exp(draw.gauss(0, 0.05)) for _ in range(count)]

@@ -105,11 +105,6 @@ def test_a_kernel_that_is_over_in_4_microseconds_at_best_is_not_blamed(io_bytes,
     assert timed(io_bytes, ops, 100, device=device).efficiency.accepted is accepted
 
 
-def test_a_pure_io_operator_is_judged_by_io_alone():
-    found = timed(10_000, 0, 100).efficiency
-    assert (found.compute, found.side, found.accepted) == (None, "io", False)
-
-
 def test_the_devices_own_time_counts_where_it_is_told():
     found = timed(500, 0, 100, device=(1,) * 10)
     assert found.latency.median == 1000

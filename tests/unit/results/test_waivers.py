@@ -11,7 +11,6 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.results.gate_reference import load_waivers
 from mluops_gtest.results.gate_request import new_waivers
 from tests.unit.results.build import TODAY, gate, outcomes, report, result, waiver
-from tests.unit.results.test_findings import cleared_tail
 
 GOOD = {"case": "op/a", "outcome": "failed", "reason": "r", "owner": "o", "expires": "2026-12-31"}
 
@@ -233,16 +232,3 @@ def test_what_nobody_can_waive_is_named(tmp_path_factory):
     assert waivers == ()
     assert [case for cases in left_out.values() for case in cases] == ["op/a", "op/b", "op/c", "op/d"]
     assert set(left_out) == {f"{word} cannot be waived" for word in ("suspect", "not_run", "became skipped", "missing")}
-
-
-def test_one_entry_for_all_cases_of_a_cause(tmp_path_factory):
-    before = outcomes(**{str(i): "passed" for i in range(5)})
-    tails = [cleared_tail(i, length, f"v1:{i}") for i, length in enumerate((4, 6, 9, 40))]
-    now = report(*tails, result("op/4", "failed", fingerprint="v1:other"))
-    waivers, left_out = read_back(tmp_path_factory, gate(before, now))
-    assert [(one.case, one.failure) for one in waivers] == [("", "v3:5cd66c13a9b3"), ("op/4", "v1:other")]
-    assert left_out == {}
-    decision = gate(before, now, *waivers)
-    assert (decision.blocked, {change.now.value for change in decision.changes}) == (False, {"xfailed"})
-    fewer = gate(before, report(*tails, result("op/4")), *waivers)
-    assert [problem.word for problem in fewer.problems] == ["xpassed"]
