@@ -161,7 +161,8 @@ def test_the_decision_for_programs():
     assert verdict(decision) == "blocked: 1 missing, 1 waiver to clear, 1 case by its time, 1 reading that drifted"
     assert verdict(gate(outcomes(), outcomes())).startswith("nothing compared")
     record = json.loads(json.dumps(decision_to_json(decision), allow_nan=False))
-    assert (record["blocked"], record["exit_code"], record["compared"]) == (True, 1, 3)
+    assert (record["verdict"], record["blocked"], record["exit_code"]) == (verdict(decision), True, 1)
+    assert record["compared"] == 3
     assert record["transitions"] == {"still passing": 2, "regressed": 1, "missing": 1}
     cases = {case["case"]: case for case in record["cases"]}
     waived = {name: cases["op/c"][name] for name in ("now", "blocks", "waiver")}
