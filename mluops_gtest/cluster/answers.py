@@ -24,7 +24,7 @@ from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import DeclaredPrecision
-from mluops_gtest.results.records import ResultReader, result_to_json
+from mluops_gtest.results.records import read_result, result_to_json
 from mluops_gtest.results.saved_outputs import CaseOutputs
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options, PlannedCase
@@ -175,7 +175,7 @@ def _read_result(line: bytes, unit: Unit, checked: Checked) -> CaseResult:
     if len(line) > MAX_LINE:
         raise BadAnswerError(f"its answer to {unit.id} has {len(line)} bytes")
     try:
-        result = ResultReader(Source("its answer", "")).read(line)
+        result = read_result(line, Source("its answer", ""))
     except ContentError as error:
         raise BadAnswerError(str(error).strip()) from None
     # Of a file only the file itself knows the operator.

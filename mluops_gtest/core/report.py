@@ -1,5 +1,6 @@
 """A whole run: its results, what it ran on, the exit code that follows, and the events while it runs."""
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -37,8 +38,8 @@ class ReportKind(NamedTuple):
 # Everything that `report --format` takes, in the order of its help page.
 REPORT_KINDS: Final = {
     "html": ReportKind("files:html_pieces", "one page for the browser", "report.html"),
-    "markdown": ReportKind("files:markdown_pieces", "the test report that goes with a change", "report.md"),
-    "text": ReportKind("files:text_pieces"),
+    "markdown": ReportKind("markdown:render_markdown", "the test report that goes with a change", "report.md"),
+    "text": ReportKind("terminal:render_text"),
     "junit": ReportKind("files:render_junit", "results for a CI system", "junit.xml"),
     "ctrf": ReportKind("files:render_ctrf", "results in the Common Test Report Format", "ctrf.json"),
     "json": ReportKind("files:json_pieces"),
@@ -146,6 +147,18 @@ class TalliedResults(Sequence[CaseResult]):
 
     tally: Tally
 
+    @abstractmethod
+    def read(self, place: int) -> CaseResult:
+        """The result at that place, from 0 on."""
+
+    @overload
+    def __getitem__(self, index: int) -> CaseResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[CaseResult, ...]: ...
+    def __getitem__(self, index: int | slice) -> CaseResult | tuple[CaseResult, ...]:
+        chosen = range(len(self))[index]
+        return self.read(chosen) if isinstance(chosen, int) else tuple(map(self.read, chosen))
+
 
 class PickedResults(TalliedResults):
     """Results of other reports in an order of their own; those that are read when asked for still are."""
@@ -157,15 +170,10 @@ class PickedResults(TalliedResults):
     def __len__(self) -> int:
         return len(self._picked)
 
-    @overload
-    def __getitem__(self, index: int) -> CaseResult: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[CaseResult, ...]: ...
-    def __getitem__(self, index: int | slice) -> CaseResult | tuple[CaseResult, ...]:
-        if isinstance(index, slice):
-            return tuple(results[place] for results, place in self._picked[index])
-        results, place = self._picked[index]
-        return results[place]
+    def read(self, place: int) -> CaseResult:
+        """The result at that place, as its own report has it."""
+        results, there = self._picked[place]
+        return results[there]
 
 
 class ResultsByCase(Mapping[str, CaseResult]):
@@ -336,6 +344,11 @@ class RunReport(Value, dict=True):
         from mluops_gtest.results.reports.html import report_html
 
         return report_html(self, _MAX_SHOWN)
+
+
+def backend_of(report: RunReport) -> str:
+    """The name of the backend; empty where the report does not say."""
+    return str(report.backend.get("name", ""))
 
 
 def exit_code(results: Iterable[CaseResult]) -> ExitCode:

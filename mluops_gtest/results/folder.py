@@ -12,7 +12,7 @@ import weakref
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from mluops_gtest.base.typed_files import MAX_BYTES, Source, convert, decode_jso
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import PickedResults, RunReport, TalliedResults, Tally
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.results.records import ResultReader, report_from_json, with_results
+from mluops_gtest.results.records import read_result, report_from_json, with_results
 
 RUN = "run.json"
 RESULTS = "results.jsonl"
@@ -43,27 +43,17 @@ _RUN_FILES = (RUN, RESULTS, REPORT)
 class StoredResults(TalliedResults):
     """Some lines of a file of results, in some order, read when they are asked for."""
 
-    def __init__(self, lines: "array[int]", line: Callable[[int], bytes], reader: ResultReader, tally: Tally) -> None:
+    def __init__(self, lines: "array[int]", line: Callable[[int], bytes], source: Source, tally: Tally) -> None:
         """`line` gives a line of the file by its number; all were checked when they were read or written first."""
-        self._lines, self._line, self._reader = lines, line, reader
+        self._lines, self._line, self._source = lines, line, source
         self.tally = tally
 
     def __len__(self) -> int:
         return len(self._lines)
 
-    def __iter__(self) -> Iterator[CaseResult]:
-        return map(self._read, self._lines)
-
-    @overload
-    def __getitem__(self, index: int) -> CaseResult: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[CaseResult, ...]: ...
-    def __getitem__(self, index: int | slice) -> CaseResult | tuple[CaseResult, ...]:
-        chosen = self._lines[index]
-        return self._read(chosen) if isinstance(chosen, int) else tuple(map(self._read, chosen))
-
-    def _read(self, number: int) -> CaseResult:
-        return self._reader.read(self._line(number), check=False)
+    def read(self, place: int) -> CaseResult:
+        """The result in the line that is at that place."""
+        return read_result(self._line(self._lines[place]), self._source, check=False)
 
 
 def read_request(folder: Path, option: str = "--resume") -> dict[str, Any]:
@@ -94,7 +84,7 @@ def read_done(folder: Path) -> dict[str, CaseResult]:
         if not line:
             continue
         source = Source(f"{path}:{number}", "Remove the line, and `--resume` runs its case again.")
-        result = ResultReader(source).read(line)
+        result = read_result(line, source)
         if result.outcome is not Outcome.NOT_RUN:
             done[result.case] = result
     return done
@@ -122,7 +112,6 @@ def _read_by_lines(path: Path, source: Source) -> RunReport | None:
     What is wrong with it is then found and told by whoever reads the document as a whole. Results of a large file stay
     there, and are read again when they are asked for.
     """
-    reader = ResultReader(source)
     try:
         with open_plain_file(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -131,8 +120,11 @@ def _read_by_lines(path: Path, source: Source) -> RunReport | None:
             head = list(itertools.takewhile(lambda line: line != BEFORE_RESULTS, file))
             lines = _list_items(itertools.takewhile(lambda line: line != AFTER_RESULTS, file))
             start = sum(map(len, head)) + len(BEFORE_RESULTS)
-            large = size > LARGE_BYTES
-            results = _leave_in_file(file.fileno(), start, lines, reader) if large else tuple(map(reader.read, lines))
+            results: Sequence[CaseResult]
+            if size > LARGE_BYTES:
+                results = _leave_in_file(file.fileno(), start, lines, source)
+            else:
+                results = tuple(read_result(line, source) for line in lines)
             record = decode_json(b"".join([*head, BEFORE_RESULTS, AFTER_RESULTS, file.read()]), source)
         # Its summary tells of the results, which the document has not.
         summary = record.pop("summary", None) if isinstance(record, dict) else None
@@ -155,11 +147,11 @@ def _list_items(lines: Iterable[bytes]) -> Iterator[bytes]:
     raise ContentError("The lines are not a list.")
 
 
-def _leave_in_file(file: int, start: int, lines: Iterable[bytes], reader: ResultReader) -> StoredResults:
+def _leave_in_file(file: int, start: int, lines: Iterable[bytes], source: Source) -> StoredResults:
     """The results in these lines of an open file, `start` is where they begin; ContentError where one cannot be."""
     starts, tally, cases = array("q", [start]), Tally(), set()
     for line in lines:
-        result = reader.read(line)
+        result = read_result(line, source)
         tally.add(result)
         cases.add(result.case)
         # Behind it are a comma and the end of the line.
@@ -172,7 +164,7 @@ def _leave_in_file(file: int, start: int, lines: Iterable[bytes], reader: Result
         line = os.pread(copy, starts[number + 1] - starts[number], starts[number])
         return line[: line.rindex(b"}") + 1]
 
-    results = StoredResults(array("q", range(tally.cases)), read, reader, tally)
+    results = StoredResults(array("q", range(tally.cases)), read, source, tally)
     weakref.finalize(results, os.close, copy)
     return results
 
@@ -304,7 +296,7 @@ class ResultsFolder:
 
     def recover(self) -> bool:
         """Claim the folder again where somebody removed or moved it; False where another run may be there now."""
-        if _is_in_place(self._lock, self.path / LOCK):
+        if is_in_place(self._lock, self.path / LOCK):
             return True
         try:
             again = ResultsFolder(self.path)
@@ -319,7 +311,7 @@ class ResultsFolder:
 
     def close(self) -> None:
         """Give the folder back."""
-        if _is_in_place(self._lock, self.path / LOCK):
+        if is_in_place(self._lock, self.path / LOCK):
             with contextlib.suppress(OSError):
                 (self.path / LOCK).unlink()
         _unlock(self._lock)
@@ -341,7 +333,7 @@ class ResultsFolder:
                 raise UsageError(f"{path}: is a link, and locks are never written through one; remove it.") from error
             try:
                 _flock(descriptor, self.path)
-                if _is_in_place(descriptor, path):
+                if is_in_place(descriptor, path):
                     # Who is here; only for people, so a full disk is no reason to give up.
                     with contextlib.suppress(OSError):
                         os.ftruncate(descriptor, 0)
@@ -354,9 +346,10 @@ class ResultsFolder:
             os.close(descriptor)
 
 
-def _is_in_place(descriptor: int, path: Path) -> bool:
+def is_in_place(descriptor: int, path: Path, *, follow_symlinks: bool = False) -> bool:
+    """True where the open file is still the one of that name, and not removed, moved or replaced."""
     try:
-        return os.path.samestat(os.fstat(descriptor), os.lstat(path))
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=follow_symlinks))
     except OSError:
         return False
 

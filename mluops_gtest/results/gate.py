@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mluops_gtest.base.errors import ContentError, ExitCode, UsageError
 from mluops_gtest.base.frozen import TableEnum, Value
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.report import ResultsByCase, RunReport
+from mluops_gtest.core.report import ResultsByCase, RunReport, backend_of
 from mluops_gtest.core.result import CaseResult, format_worst_outlier
 from mluops_gtest.results.gate_reference import (
     AppliedWaivers,
@@ -23,13 +23,12 @@ from mluops_gtest.results.gate_reference import (
     Waiver,
     WaiverProblem,
     apply_waivers,
-    backend_of,
     find_drifts,
     machine_of,
     times_of,
 )
 from mluops_gtest.results.statistics import MIN_SAMPLES, Pair, Ratio, TimeVerdict, compare
-from mluops_gtest.results.times import MIN_EFFECT, short_words, too_short
+from mluops_gtest.results.times import MIN_EFFECT, samples_of, why_too_short
 
 # Before there was no verdict on the kernel.
 _WAS_OPEN = (None, Outcome.SKIPPED, Outcome.NOT_RUN)
@@ -134,7 +133,7 @@ def judge_times(
         before, now = reference.cases[case], results[case]
         if before.outcome is not Outcome.PASSED or now.outcome is not Outcome.PASSED:
             continue
-        samples = len(now.perf.samples_ns) if now.perf is not None else 0
+        samples = len(samples_of(now))
         if not before.times and not samples:
             continue
         lacking = _missing_for_times(before, samples, differing, other_values(reference, report))
@@ -144,11 +143,11 @@ def judge_times(
             continue
         pair = Pair(before.times, times_of(now)[0])
         overhead = now.perf.overhead_ns if now.perf is not None else None
-        if too_short(pair.before_ns, pair.current.median_ns, overhead, min_effect):
-            times = (pair.before_ns, pair.current.median_ns)
+        times = (pair.before_ns, pair.current.median_ns)
+        if why := why_too_short(*times, overhead, min_effect):
             # It takes no part in the comparison: its noise is not that of the kernels.
-            why = f"{short_words(max(times), overhead, min_effect)}: use a larger case"
-            changes.append(TimeChange(case, now.operator, TimeVerdict.TOO_SHORT, *times, reason=why))
+            reason = f"{why}: use a larger case"
+            changes.append(TimeChange(case, now.operator, TimeVerdict.TOO_SHORT, *times, reason=reason))
         else:
             pairs[case] = pair
     if not pairs:
@@ -199,21 +198,26 @@ class Accept(Enum):
 _ACCEPTED_AS = {Transition.MISSING: Accept.MISSING, Transition.BECAME_SKIPPED: Accept.SKIPPED}
 
 
-class Policy(Value):
-    """What the team asks of the gate beyond its defaults."""
+class Switches(Value, kw_only=True):
+    """What the user types and the gate asks alike."""
 
     cross_backend: bool = False
     strict_accuracy: bool = False
     strict_perf: bool = False
-    drift: DriftLimits = field(default_factory=DriftLimits)
-    min_effect: float = MIN_EFFECT
-    accept: frozenset[Accept] = frozenset()
     # Elements beyond what arithmetic allows may appear in cases that had none.
     allow_outliers: bool = False
     # Results of foreign backends that ran in the process of the harness block.
     require_isolated: bool = False
     # Which part of the cases RESULTS must have compared, e.g. 95%.
     require_coverage: str | None = None
+
+
+class Policy(Switches, kw_only=True):
+    """What the team asks of the gate beyond its defaults."""
+
+    drift: DriftLimits = field(default_factory=DriftLimits)
+    min_effect: float = MIN_EFFECT
+    accept: frozenset[Accept] = frozenset()
 
     def accepts(self, word: Transition) -> bool:
         """True if `--accept` covers the transition."""
@@ -319,8 +323,7 @@ class Decision(Value):
     @property
     def accepted(self) -> tuple[tuple[Accept, str], ...]:
         """What `--accept` let through, with the case; an empty case id means all cases together."""
-        changes = [(c.transition, c.case) for c in self.changes if self.policy.accepts(c.transition)]
-        cases = [(_ACCEPTED_AS[word], case) for word, case in changes]
+        cases = [(_ACCEPTED_AS[c.transition], c.case) for c in self.changes if self.policy.accepts(c.transition)]
         if Accept.SLOWER not in self.policy.accept:
             return tuple(cases)
         together = [(Accept.SLOWER, "")] if self.performance.all_slower else []

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
@@ -16,6 +15,7 @@ from mluops_gtest.base.text import pluralize, strip_controls, strip_to_line
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import ISOLATION_OFF, grouped
 from mluops_gtest.results.gate import Accept, CaseChange, Decision, Lack, TimeChange
+from mluops_gtest.results.records import fields_to_json
 from mluops_gtest.results.reports.markdown_summary import code_span, longest_ticks
 from mluops_gtest.results.statistics import Ratio, TimeVerdict
 from mluops_gtest.results.times import duration
@@ -374,7 +374,7 @@ def decision_to_json(decision: Decision) -> dict[str, Any]:
         "cases": [_change_to_json(change) for change in decision.changes],
         "waivers": [
             {
-                **_fields_to_json(problem.waiver, "case", "failure", "owner", "expires", "file", "line"),
+                **fields_to_json(problem.waiver, "case", "failure", "owner", "expires", "file", "line"),
                 "problem": problem.word,
                 "text": problem.text,
             }
@@ -382,7 +382,7 @@ def decision_to_json(decision: Decision) -> dict[str, Any]:
         ],
         "drift": [
             {
-                **_fields_to_json(drift, "case", "output", "criterion", "before", "after", "factor", "limit"),
+                **fields_to_json(drift, "case", "output", "criterion", "before", "after", "factor", "limit"),
                 "blocks": decision.policy.strict_accuracy,
             }
             for drift in decision.drifts
@@ -390,7 +390,7 @@ def decision_to_json(decision: Decision) -> dict[str, Any]:
         "blocking_outliers": [change.case for change in decision.blocking_outliers],
         "performance": {
             "noise": performance.noise,
-            "shift": None if performance.shift is None else _fields_to_json(performance.shift, "answer", *_RATIO),
+            "shift": None if performance.shift is None else fields_to_json(performance.shift, "answer", *_RATIO),
             "cases": [_time_to_json(change) | {"blocks": change.case in slow} for change in performance.changes],
         },
     }
@@ -398,22 +398,18 @@ def decision_to_json(decision: Decision) -> dict[str, Any]:
 
 def _change_to_json(change: CaseChange) -> dict[str, Any]:
     return {
-        **_fields_to_json(change, "case", "operator", "transition", "before", "now", "blocks", "reason", "fingerprint"),
-        **(_fields_to_json(change, "cause", "headline", "has_cause") if change.cause else {}),
+        **fields_to_json(change, "case", "operator", "transition", "before", "now", "blocks", "reason", "fingerprint"),
+        **(fields_to_json(change, "cause", "headline", "has_cause") if change.cause else {}),
         "repro": change.repro,
         "waiver": None if change.waiver is None else f"{change.waiver.file}:{change.waiver.line}",
-        **_fields_to_json(change, "outliers", "outliers_before"),
+        **fields_to_json(change, "outliers", "outliers_before"),
     }
 
 
 def _time_to_json(change: TimeChange) -> dict[str, Any]:
     return {
-        **_fields_to_json(change, "case", "answer", "before_ns", "now_ns"),
-        **(dict.fromkeys(_RATIO) if change.ratio is None else _fields_to_json(change.ratio, *_RATIO)),
+        **fields_to_json(change, "case", "answer", "before_ns", "now_ns"),
+        **(dict.fromkeys(_RATIO) if change.ratio is None else fields_to_json(change.ratio, *_RATIO)),
         "needed_samples": change.needed,
         "reason": change.reason,
     }
-
-
-def _fields_to_json(value: Value, *names: str) -> dict[str, Any]:
-    return {name: msgspec.to_builtins(getattr(value, name)) for name in names}

@@ -30,10 +30,11 @@ from mluops_gtest.base.typed_files import (
 )
 from mluops_gtest.base.yaml_lines import Lines, load_yaml
 from mluops_gtest.core.outcome import DRIFT_FACTOR, SIZELESS, Outcome, reading_floor
-from mluops_gtest.core.report import RunReport
+from mluops_gtest.core.report import RunReport, backend_of
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging.groups import PlacedLaw, read_marks
 from mluops_gtest.results.statistics import MIN_SAMPLES, RunTime, run_time
+from mluops_gtest.results.times import samples_of
 
 # Times of two machines are comparable if these facts agree.
 _MACHINE: Final = ("platform", "machine", "cpus")
@@ -114,11 +115,6 @@ def with_runs(reference: Reference, again: Mapping[str, RunReport]) -> Reference
     return replace(reference, cases=cases)
 
 
-def backend_of(report: RunReport) -> str:
-    """The name of the backend."""
-    return str(report.backend.get("name", ""))
-
-
 def machine_of(report: RunReport) -> dict[str, Any]:
     """What tells this machine from others."""
     return {key: report.environment.get(key) for key in _MACHINE}
@@ -126,7 +122,7 @@ def machine_of(report: RunReport) -> dict[str, Any]:
 
 def times_of(result: CaseResult) -> tuple[RunTime, ...]:
     """The times of a case that passed, if it has enough samples."""
-    samples = result.perf.samples_ns if result.perf is not None else ()
+    samples = samples_of(result)
     return (run_time(samples),) if result.outcome is Outcome.PASSED and len(samples) >= MIN_SAMPLES else ()
 
 

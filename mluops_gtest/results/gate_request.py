@@ -22,15 +22,23 @@ from mluops_gtest.catalog.root import recorded_roots
 from mluops_gtest.catalog.selection import Filter, Session
 from mluops_gtest.core.case import Query
 from mluops_gtest.core.outcome import DRIFT_FACTOR, Outcome
-from mluops_gtest.core.report import RunReport
+from mluops_gtest.core.report import RunReport, backend_of
 from mluops_gtest.results.folder import read_report
-from mluops_gtest.results.gate import DEFAULT_POLICY, Accept, CaseChange, Decision, Policy, decide, results_by_case
+from mluops_gtest.results.gate import (
+    DEFAULT_POLICY,
+    Accept,
+    CaseChange,
+    Decision,
+    Policy,
+    Switches,
+    decide,
+    results_by_case,
+)
 from mluops_gtest.results.gate_reference import (
     DriftLimits,
     Reference,
     ReferenceCase,
     Waiver,
-    backend_of,
     baseline_from_json,
     is_baseline,
     load_json,
@@ -118,8 +126,6 @@ def _with_old(new: Reference, old: Reference | None, required_cases: set[str] | 
 
 
 _LONGEST_COMMENT = 200
-# What the policy has in common with the request.
-_SWITCHES = ("cross_backend", "strict_accuracy", "strict_perf", "allow_outliers", "require_isolated")
 
 
 def new_waivers(
@@ -160,7 +166,7 @@ def _entry(changes: list[CaseChange], entry: dict[str, Any]) -> str:
     return f"# {strip_to_line(words)[:_LONGEST_COMMENT]}\n{text}"
 
 
-class GateRequest(Value):
+class GateRequest(Switches, kw_only=True):
     """What the user typed."""
 
     results: Path | RunReport
@@ -168,15 +174,9 @@ class GateRequest(Value):
     waivers: Path | None = None
     again: tuple[Path, ...] = ()
     subset: bool = False
-    cross_backend: bool = False
-    strict_accuracy: bool = False
-    strict_perf: bool = False
-    allow_outliers: bool = False
     drift_factor: tuple[str, ...] = ()
     min_effect: float = 5.0
     accept: tuple[str, ...] = ()
-    require_coverage: str | None = None
-    require_isolated: bool = False
 
     def ledger(self) -> tuple[Waiver, ...]:
         return () if self.waivers is None else load_waivers(self.waivers)
@@ -228,8 +228,7 @@ def _policy(request: GateRequest, report: RunReport, reference: Reference | None
         drift=_drift_limits(request.drift_factor, operators),
         min_effect=request.min_effect / 100,
         accept=frozenset(map(Accept, request.accept)),
-        require_coverage=request.require_coverage,
-        **{name: getattr(request, name) for name in _SWITCHES},
+        **{name: getattr(request, name) for name in Switches.__struct_fields__},
     )
 
 

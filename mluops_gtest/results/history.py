@@ -24,8 +24,9 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import commit_words
 from mluops_gtest.base.typed_files import Source, convert, decode_json
 from mluops_gtest.core.outcome import FLOOR, SIZELESS, Outcome, reading_floor
-from mluops_gtest.core.report import RunReport
-from mluops_gtest.results.records import head_to_json, result_to_json, with_words
+from mluops_gtest.core.report import RunReport, backend_of
+from mluops_gtest.results.records import fields_to_json, head_to_json, result_to_json, share_of_threshold
+from mluops_gtest.results.times import usual_seconds
 
 T = TypeVar("T")
 DEFAULT = Path(".mluops-test") / "history.sqlite"
@@ -111,13 +112,6 @@ class Measured(Value):
     value: float
     threshold: float
 
-    @property
-    def used(self) -> float:
-        """The reading as a multiple of its threshold; whatever exceeds an exact one is unbounded."""
-        if self.value == 0.0:
-            return 0.0
-        return self.value / self.threshold if self.threshold > 0 and not math.isnan(self.value) else math.inf
-
 
 class Point(Value):
     """One case in one run; `seconds` is the median of the samples where the run took several."""
@@ -130,7 +124,7 @@ class Point(Value):
     @property
     def used(self) -> float | None:
         """The largest reading as a multiple of its threshold; None where nothing was read."""
-        return max((m.used for m in self.measured), default=None)
+        return max((share_of_threshold(m.value, m.threshold) for m in self.measured), default=None)
 
 
 class ReadingGrowth(Value):
@@ -200,22 +194,13 @@ class CaseTrend(Value):
     def to_json(self) -> dict[str, Any]:
         """The trend for programs."""
         return {
-            "pass_rate": self.pass_rate,
-            "flake_rate": self.flake_rate,
-            "flips": self.flips,
-            "drifts": [
-                {"output": d.output, "criterion": d.criterion, "factor": with_words(d.factor)} for d in self.drifts
-            ],
+            **fields_to_json(self, "pass_rate", "flake_rate", "flips"),
+            "drifts": [fields_to_json(drift, "output", "criterion", "factor") for drift in self.drifts],
             "runs": [
                 {
-                    "started": point.run.started,
-                    "labels": dict(point.run.labels),
-                    "outcome": point.outcome.value,
-                    "seconds": point.seconds,
-                    "readings": [
-                        {"output": m.output, "criterion": m.criterion, "value": with_words(m.value)}
-                        for m in point.measured
-                    ],
+                    **fields_to_json(point.run, "started", "labels"),
+                    **fields_to_json(point, "outcome", "seconds"),
+                    "readings": [fields_to_json(m, "output", "criterion", "value") for m in point.measured],
                 }
                 for point in self.points
             ],
@@ -300,7 +285,7 @@ class History:
             run = self._base.execute(
                 "INSERT INTO runs (digest, started, backend, machine, tool_version, seconds, counts)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (digest, report.started, str(report.backend.get("name", "")), machine, *facts),
+                (digest, report.started, backend_of(report), machine, *facts),
             ).lastrowid
             assert run is not None, "an INSERT has a row id"
             labels = [(run, *item) for item in report.labels.items()]
@@ -317,9 +302,7 @@ class History:
             readings: list[tuple[Any, ...]] = []
             for result in report.results:
                 case = ids[result.case]
-                samples = result.perf.samples_ns if result.perf is not None else ()
-                seconds = statistics.median(samples) * 1e-9 if samples else result.seconds
-                rows.append((run, case, result.outcome.value, seconds))
+                rows.append((run, case, result.outcome.value, usual_seconds(result)))
                 dtypes = {tensor.id: tensor.dtype for tensor in result.info.outputs}
                 # Readings of other values would look like drift.
                 for r in () if reseeded else result.readings:

@@ -74,6 +74,18 @@ def with_words(value: Any) -> Any:
     return {key: with_words(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
+def fields_to_json(value: Any, *names: str) -> dict[str, Any]:
+    """These fields or properties of a value as plain JSON values."""
+    return {name: with_words(msgspec.to_builtins(getattr(value, name))) for name in names}
+
+
+def share_of_threshold(value: float, threshold: float) -> float:
+    """A reading as a multiple of its threshold, of which 0 allows only 0; infinite where it is no number."""
+    if math.isfinite(value) and (threshold > 0 or value <= 0):
+        return value / threshold if threshold > 0 else 0.0
+    return math.inf
+
+
 def report_to_json(report: RunReport) -> dict[str, Any]:
     """The whole report as plain JSON values."""
     return {**head_to_json(report), "results": [result_to_json(result) for result in report.results]}
@@ -190,24 +202,18 @@ _STATUSES_BY_NAME: Final[dict[str | None, Status | None]] = {None: None, **{stat
 _NOT_AS_IT_STANDS: Final = (msgspec.MsgspecError, KeyError, ValueError, RecursionError, ContentError)
 
 
-class ResultReader:
-    """Reads results one after the other."""
+def read_result(line: bytes, source: Source, *, check: bool = True) -> CaseResult:
+    """The result that the line holds; ContentError names the place of what is none, and the case.
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    def read(self, line: bytes, *, check: bool = True) -> CaseResult:
-        """The result that the line holds; ContentError names the place of what is none, and the case.
-
-        Without `check` the line is known to hold one.
-        """
-        try:
-            result = _decode_line(line)
-            if check:
-                check_result(result, self._source)
-        except _NOT_AS_IT_STANDS:
-            return result_from_json(decode_json(line, self._source), self._source)
-        return result
+    Without `check` the line is known to hold one.
+    """
+    try:
+        result = _decode_line(line)
+        if check:
+            check_result(result, source)
+    except _NOT_AS_IT_STANDS:
+        return result_from_json(decode_json(line, source), source)
+    return result
 
 
 def _decode_line(line: bytes) -> CaseResult:

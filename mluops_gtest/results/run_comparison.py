@@ -1,16 +1,13 @@
 """Two sets of results side by side: outcome, readings, time."""
 
-import statistics
 from typing import Any
-
-import msgspec
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.results.records import result_to_json
-from mluops_gtest.results.times import MIN_EFFECT, too_short
+from mluops_gtest.results.records import fields_to_json, result_to_json
+from mluops_gtest.results.times import MIN_EFFECT, samples_of, usual_seconds, why_too_short
 
 # Of a single call, which nobody held against an empty one: first touches of memory and caches take about as much.
 _SINGLE_OVERHEAD_NS = 100_000
@@ -68,12 +65,13 @@ class Row(Value):
     def seconds(self) -> tuple[float | None, float | None]:
         """Inside the backend; medians where both sets have samples."""
         before, after = self.before, self.after
-        medians = _median(before), _median(after)
-        if before is not None and after is not None:
-            return (before.seconds, after.seconds) if None in medians else medians
-        single = [None if one is None else one.seconds for one in (before, after)]
-        first, second = (time if median is None else median for median, time in zip(medians, single, strict=True))
-        return first, second
+        if before is not None and after is not None and not self._are_sampled:
+            return before.seconds, after.seconds
+        return _time(before), _time(after)
+
+    @property
+    def _are_sampled(self) -> bool:
+        return all(result is not None and samples_of(result) for result in (self.before, self.after))
 
     @property
     def too_short(self) -> bool:
@@ -83,9 +81,8 @@ class Row(Value):
             return False
         perfs = [result.perf for result in (self.before, self.after)]
         overheads = [perf.overhead_ns for perf in perfs if perf is not None and perf.overhead_ns is not None]
-        sampled = None not in (_median(self.before), _median(self.after))
-        overhead = max(overheads, default=None) if sampled else _SINGLE_OVERHEAD_NS
-        return too_short(before * 1e9, after * 1e9, overhead, MIN_EFFECT)
+        overhead = max(overheads, default=None) if self._are_sampled else _SINGLE_OVERHEAD_NS
+        return bool(why_too_short(before * 1e9, after * 1e9, overhead, MIN_EFFECT))
 
 
 class SideBySide(Value):
@@ -134,10 +131,7 @@ def _keep_compared(result: CaseResult) -> CaseResult:
 
 def comparison_to_json(both: SideBySide) -> dict[str, Any]:
     """The comparison for programs."""
-    heads = [
-        {name: msgspec.to_builtins(getattr(report, name)) for name in ("backend", "started", "labels", "summary")}
-        for report in (both.before, both.after)
-    ]
+    heads = [fields_to_json(report, "backend", "started", "labels", "summary") for report in (both.before, both.after)]
     return {
         "before": heads[0],
         "after": heads[1],
@@ -145,7 +139,7 @@ def comparison_to_json(both: SideBySide) -> dict[str, Any]:
         "worse": [row.case for row in both.worse],
         "cases": [
             {
-                **{name: getattr(row, name) for name in ("case", "operator", "changed", "worse")},
+                **fields_to_json(row, "case", "operator", "changed", "worse"),
                 "before": _side_to_json(row.before),
                 "after": _side_to_json(row.after),
                 "compared_seconds": list(row.seconds),
@@ -173,6 +167,5 @@ def _readings(result: CaseResult | None) -> dict[tuple[str, str], float]:
     return {} if result is None else {(r.output, r.criterion): r.value for r in result.readings}
 
 
-def _median(result: CaseResult | None) -> float | None:
-    samples = result.perf.samples_ns if result is not None and result.perf is not None else ()
-    return statistics.median(samples) * 1e-9 if samples else None
+def _time(result: CaseResult | None) -> float | None:
+    return None if result is None else usual_seconds(result)

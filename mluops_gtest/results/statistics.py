@@ -11,6 +11,7 @@ import math
 import os
 import platform
 import time
+import timeit
 from collections.abc import Callable, Sequence
 from enum import Enum
 from statistics import NormalDist
@@ -22,7 +23,7 @@ import numpy.typing as npt
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult, Perf
-from mluops_gtest.results.times import MIN_EFFECT, short_words, too_short
+from mluops_gtest.results.times import MIN_EFFECT, why_too_short
 
 Floats = npt.NDArray[np.float64]
 Ranks = npt.NDArray[np.intp]
@@ -142,9 +143,7 @@ def _middle_ranks(n: int, seed: int) -> tuple[Ranks, Ranks]:
 
 
 def compare(pairs: Sequence[Pair], min_effect: float = MIN_EFFECT) -> TimeComparison:
-    """Every pair's answer; at most CASE_ALARMS of the gates without any change name one of their cases slower."""
-    if not pairs:
-        return TimeComparison((), None, PRIOR_NOISE)
+    """Every pair's answer, of at least one pair; at most CASE_ALARMS of gates without a change name a case slower."""
     changes = np.array([math.log(pair.current.median_ns / pair.before_ns) for pair in pairs])
     sampling = np.array([_sampling_variance(pair) for pair in pairs])
     runs = np.array([1 + 1 / len(pair.reference) for pair in pairs])
@@ -331,8 +330,7 @@ def compare_backends(
     bounds = math.exp(change), math.exp(change - width), math.exp(change + width)
     effect = math.log1p(MIN_EFFECT)
     count = min(first.samples, second.samples)
-    if too_short(first.median_ns, second.median_ns, overhead_ns, MIN_EFFECT):
-        why = short_words(max(first.median_ns, second.median_ns), overhead_ns, MIN_EFFECT)
+    if why := why_too_short(first.median_ns, second.median_ns, overhead_ns, MIN_EFFECT):
         return Ratio(TimeVerdict.TOO_SHORT, *bounds, remark=f"{why}: use a larger case, or device_seconds()")
     if count < MIN_SAMPLES:
         return Ratio(TimeVerdict.INCONCLUSIVE, *bounds, remark=f"at least {MIN_SAMPLES} samples are needed")
@@ -377,9 +375,4 @@ def describe_host() -> str:
 
 def _best_seconds(work: Callable[[], object], clock: Clock) -> float:
     work()
-    seconds = []
-    for _ in range(_ROUNDS):
-        start = clock()
-        work()
-        seconds.append(clock() - start)
-    return min(seconds)
+    return min(timeit.repeat(work, timer=clock, number=1, repeat=_ROUNDS))

@@ -8,6 +8,7 @@ import math
 import operator
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,21 +79,26 @@ def _rank(count: int) -> int:
     return max(0, math.floor((count + 1) / 2 - _Z * math.sqrt(count) / 2))
 
 
-def too_short(first_ns: float, second_ns: float, overhead_ns: float | None, effect: float) -> bool:
-    """Both calls are so short against their overhead that its swing may be all that the times tell."""
-    return overhead_ns is not None and max(first_ns, second_ns) < _long_enough(overhead_ns, effect)
+def samples_of(result: CaseResult) -> Sequence[int]:
+    """The interface times of a case in nanoseconds; empty where none were taken."""
+    return result.perf.samples_ns if result.perf is not None else ()
 
 
-def short_words(call_ns: float, overhead_ns: float | None, effect: float) -> str:
-    """Why a call is too short to be judged, and from which time on it could be."""
-    overhead = overhead_ns or 0.0
-    least = duration(_long_enough(overhead, effect))
-    return f"the call takes {duration(call_ns)}, an empty one {duration(overhead)}; from {least} on it can be judged"
+def usual_seconds(result: CaseResult) -> float:
+    """The median of the samples, or the time of the one call where there are none."""
+    samples = samples_of(result)
+    return statistics.median(samples) * 1e-9 if samples else result.seconds
 
 
-def _long_enough(overhead_ns: float, effect: float) -> float:
-    """The time from which on no swing of the overhead passes for an effect of the kernel: 10 overheads at 5 %."""
-    return overhead_ns * _SWING / effect
+def why_too_short(first_ns: float, second_ns: float, overhead_ns: float | None, effect: float) -> str:
+    """Why the swing of the overhead may be all that both times tell; empty where they are long enough."""
+    longer, overhead = max(first_ns, second_ns), overhead_ns or 0.0
+    # From here on no swing of the overhead passes for an effect of the kernel: 10 overheads at 5 %.
+    least = overhead * _SWING / effect
+    if longer >= least:
+        return ""
+    words = f"the call takes {duration(longer)}, an empty one {duration(overhead)}"
+    return f"{words}; from {duration(least)} on it can be judged"
 
 
 def duration(nanoseconds: float) -> str:
@@ -117,8 +123,7 @@ class DeviceSpec(Value):
     @property
     def figures(self) -> dict[str, Any]:
         """Plain values, as reports keep them."""
-        peak = dict(self.peak) if isinstance(self.peak, Mapping) else self.peak
-        return {"name": self.name, "bandwidth": self.bandwidth, "peak": peak}
+        return asdict(self)
 
 
 def read_device_spec(path: Path) -> DeviceSpec:
@@ -224,7 +229,8 @@ def efficiency(result: CaseResult, device: Mapping[str, Any] | None) -> Efficien
     io = info.theory_io_bytes * 1e9 / (nanoseconds * bandwidth)
     compute = operations * 1e9 / (nanoseconds * peak) if operations and peak else None
     is_tiny = max(io, compute or 0.0) * nanoseconds < _LEAST_NANOSECONDS
-    is_overhead = not perf.device_samples_ns and too_short(nanoseconds, nanoseconds, perf.overhead_ns, MIN_EFFECT)
+    overhead = None if perf.device_samples_ns else perf.overhead_ns
+    is_overhead = bool(why_too_short(nanoseconds, nanoseconds, overhead, MIN_EFFECT))
     wanted = NETWORK_SHARE if "network" in result.tags else OTHER_SHARE
     return Efficiency(io, compute, wanted, too_short=is_tiny or is_overhead)
 

@@ -5,7 +5,6 @@ Beside them causes.json, the causes of its failures, and with --save-outputs a f
 
 import contextlib
 import io
-import os
 import shlex
 import time
 from array import array
@@ -29,8 +28,9 @@ from mluops_gtest.results.folder import (
     RUN,
     ResultsFolder,
     StoredResults,
+    is_in_place,
 )
-from mluops_gtest.results.records import ResultReader, head_to_json, result_to_json
+from mluops_gtest.results.records import head_to_json, read_result, result_to_json
 
 if TYPE_CHECKING:
     from mluops_gtest.judging.groups import CauseGroup
@@ -99,8 +99,8 @@ class ResultFiles:
 
     def in_order(self, cases: Iterable[str]) -> StoredResults:
         """The results of these cases, read when they are asked for, while the files are open."""
-        reader = ResultReader(Source(str(self._path), "`mluops-test run` writes this file; start the run again."))
-        return StoredResults(array("q", map(self._numbers.__getitem__, cases)), self._line, reader, self.tally)
+        source = Source(str(self._path), "`mluops-test run` writes this file; start the run again.")
+        return StoredResults(array("q", map(self._numbers.__getitem__, cases)), self._line, source, self.tally)
 
     def write_report(self, report: RunReport, cases: Iterable[str]) -> None:
         """The report on these cases, whole or not at all; their results are copied from the lines that are written."""
@@ -131,9 +131,9 @@ class ResultFiles:
     def _retract(self, cases: set[str]) -> None:
         """Write the file again without these cases."""
         lines = [self._line(number) for case, number in self._numbers.items() if case not in cases]
-        reader = ResultReader(Source(str(self._path), ""))
+        source = Source(str(self._path), "")
         self.tally, self._numbers, self._starts = Tally(), {}, array("q", [0])
-        self._write_known(self._count(reader.read(line, check=False)) for line in lines)
+        self._write_known(self._count(read_result(line, source, check=False)) for line in lines)
         self._file.close()
         self._file = self._open_file()
 
@@ -156,10 +156,7 @@ class ResultFiles:
 
     def _is_in_place(self) -> bool:
         """What is written to a file that was removed or moved away reaches nobody."""
-        try:
-            return os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno()))
-        except OSError:
-            return False
+        return is_in_place(self._file.fileno(), self._path, follow_symlinks=True)
 
     def _advise_to_resume(self, resumed: str) -> str:
         """What is on disk, and how to go on; files that somebody removed are written again first."""

@@ -67,12 +67,6 @@ def test_json(cli, exact, zero):
     assert (document["before"]["backend"]["name"], document["after"]["backend"]["name"]) == ("Exact", "AllZero")
 
 
-def test_what_is_no_report_is_refused(cli, exact, tmp_path):
-    (tmp_path / "b.json").write_text("{}")
-    assert cli("compare", exact, tmp_path / "b.json").code == 3
-    assert cli("compare", exact, tmp_path / "none").code == 2
-
-
 @pytest.mark.parametrize(
     ("before", "after", "ratio"),
     [

@@ -1,12 +1,8 @@
 """`mluops-test history`: runs remembered and shown."""
 
-from dataclasses import replace
-
 import pytest
 
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.results.folder import ResultsFolder
-from mluops_gtest.results.writer import write_results
 from tests.support.reports import GOLDEN, report, result, written
 
 
@@ -16,19 +12,14 @@ def three(cli, tmp_path):
     for day, value in enumerate((1e-6, 1e-6, 9e-6), 1):
         outcome = Outcome.FLAKY if day == 2 else Outcome.PASSED
         results = (result("steady", seconds=day), result("odd", outcome, value=value), result("b", operator="other"))
-        folder = tmp_path / f"run-{day}"
-        with ResultsFolder(folder) as claimed:
-            write_results(claimed, report(*results, started=f"2026-01-0{day}T00:00:00+00:00"))
-        added = cli("history", "add", folder)
+        run = report(*results, started=f"2026-01-0{day}T00:00:00+00:00")
+        added = cli("history", "add", written(tmp_path / f"run-{day}", run))
         assert (added.code, "3 results added" in added.out) == (0, True)
     return cli
 
 
-def test_the_default_file_is_below_the_current_folder(three, tmp_path):
-    assert (tmp_path / "cwd" / ".mluops-test" / "history.sqlite").is_file()
-
-
 def test_adding_again_adds_nothing(three, tmp_path):
+    assert (tmp_path / "cwd" / ".mluops-test" / "history.sqlite").is_file()
     again = three("history", "add", tmp_path / "run-1", tmp_path / "run-2")
     assert (again.code, again.out.count("already there")) == (0, 2)
     assert len(three("history", "show").lines) == 4
@@ -88,21 +79,17 @@ class TestErrors:
         result = cli("history", "show")
         assert (result.code, "history add RESULTS" in result.err) == (2, True)
 
-    def test_an_unknown_case_suggests_a_close_one(self, three):
-        result = three("history", "show", "op/stead")
-        assert (result.code, "Did you mean 'op/steady'?" in result.err) == (2, True)
-
-    def test_a_case_that_only_other_backends_have(self, three):
-        result = three("history", "show", "op/odd", "--backend", "mlu")
-        assert (result.code, "leave out --backend" in result.err) == (2, True)
-
-    def test_an_unknown_operator(self, three):
-        result = three("history", "trend", "--op", "opp")
-        assert (result.code, "Did you mean 'op'? Known: op, other." in result.err) == (2, True)
+    def test_names_that_are_not_there(self, three):
+        for words, told in (
+            (("show", "op/stead"), "Did you mean 'op/steady'?"),
+            (("show", "op/odd", "--backend", "mlu"), "leave out --backend"),
+            (("trend", "--op", "opp"), "Did you mean 'op'? Known: op, other."),
+        ):
+            result = three("history", *words)
+            assert (result.code, told in result.err) == (2, True)
 
     def test_results_that_are_none_add_nothing(self, three, tmp_path):
         (tmp_path / "bad.json").write_text("{}")
-        with ResultsFolder(tmp_path / "run-4") as claimed:
-            write_results(claimed, replace(report(result()), seconds=9.0))
-        assert three("history", "add", tmp_path / "run-4", tmp_path / "bad.json").code == 3
+        good = written(tmp_path / "run-4", report(result(), seconds=9.0))
+        assert three("history", "add", good, tmp_path / "bad.json").code == 3
         assert len(three("history", "show").lines) == 4

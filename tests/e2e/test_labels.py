@@ -144,10 +144,8 @@ def test_shards_keep_what_they_agree_on(cli, tmp_path):
     folders = []
     for part, device in ((1, "x"), (2, "y")):
         labels = {"git.commit": COMMITS[0], "device": device}
-        selection = {"shard": f"{part}/2"}
-        folders.append(
-            written(tmp_path / f"part-{part}", report(result(f"c{part}"), selection=selection, labels=labels))
-        )
+        one = report(result(f"c{part}"), selection={"shard": f"{part}/2"}, labels=labels)
+        folders.append(written(tmp_path / f"part-{part}", one))
     assert cli("merge", *folders, "--out", "merged").code == 0
     merged = json.loads(Path("merged/report.json").read_text())
     assert merged["labels"] == {"git.commit": COMMITS[0], "device": "differs: x | y"}

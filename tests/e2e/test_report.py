@@ -135,21 +135,6 @@ class TestInOneStep:
         assert (told.code, words in told.err) == (3, True)
 
 
-def test_html_is_the_default(cli, passing):
-    assert cli("report", passing).out.startswith(FORMATS["html"])
-
-
-def test_a_report_file_is_as_good_as_its_folder(cli, passing):
-    both = [cli("report", place, "--format", "junit").out for place in (passing, passing / "report.json")]
-    assert both[0] == both[1]
-
-
-def test_chinese(cli, passing):
-    assert cli("report", passing, "--format", "markdown", "--lang", "zh").out.startswith(
-        "# 算子测试报告：voxel_pooling_forward"
-    )
-
-
 def test_utf8_whatever_the_terminal_speaks(tmp_path):
     """A console of another encoding, or none at all, does not spoil the document."""
     command = [sys.executable, str(ROOT / "cli.py"), "report", str(GOLDEN / "report.json"), "--format", "markdown"]
@@ -160,13 +145,6 @@ def test_utf8_whatever_the_terminal_speaks(tmp_path):
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, (GOLDEN / "report.zh.md").read_bytes())
-
-
-@pytest.mark.parametrize(
-    ("form", "name"), [("markdown", "report.en.md"), ("junit", "junit.xml"), ("ctrf", "ctrf.json")]
-)
-def test_the_golden_documents_come_from_the_command(cli, form, name):
-    assert cli("report", GOLDEN / "report.json", "--format", form).out == (GOLDEN / name).read_text(encoding="utf-8")
 
 
 def test_against_a_baseline_every_case_says_what_became_of_it(cli, passing, failing):
@@ -203,39 +181,6 @@ def test_history_adds_how_the_cases_went_on_this_backend(cli, passing, run):
     assert [point["outcome"] for point in document["history"][case]["runs"]] == ["passed", "passed"]
     assert "### History" in cli("report", again, "--history", "h.sqlite", "--format", "markdown").out
     assert cli("report", again, "--history", "h.sqlite").out.startswith(FORMATS["html"])
-
-
-def test_a_summary_of_other_results_is_refused(cli, passing, tmp_path):
-    record = json.loads((passing / "report.json").read_text())
-    record["summary"] = {"passed": 10**6}
-    (tmp_path / "report.json").write_text(json.dumps(record))
-    refused = cli("report", tmp_path / "report.json", "--format", "json")
-    assert (refused.code, refused.out) == (3, "")
-    assert "$.summary: it says {'passed': 1000000}" in refused.err
-
-
-class TestErrors:
-    def test_a_folder_without_a_report(self, cli, tmp_path):
-        result = cli("report", tmp_path)
-        assert (result.code, "name a results folder" in result.err) == (2, True)
-
-    def test_a_file_that_is_no_report(self, cli, tmp_path):
-        (tmp_path / "report.json").write_text("[1, 2]")
-        assert cli("report", tmp_path).code == 3
-
-    def test_a_place_that_cannot_be_written(self, cli, tmp_path):
-        (tmp_path / "file").write_text("")
-        result = cli("report", GOLDEN / "report.json", "-o", tmp_path / "file" / "report.html")
-        assert (result.code, "cannot be written" in result.err) == (74, True)
-
-    def test_a_history_that_is_none(self, cli, tmp_path):
-        (tmp_path / "notes").write_text("no database " * 100)
-        result = cli("report", GOLDEN / "report.json", "--history", tmp_path / "notes")
-        assert (result.code, "not a history" in result.err) == (3, True)
-
-    def test_an_unknown_format_lists_the_known_ones(self, cli):
-        result = cli("report", GOLDEN / "report.json", "--format", "pdf")
-        assert (result.code, "markdown" in result.err) == (2, True)
 
 
 @pytest.mark.slow

@@ -116,7 +116,7 @@ def merge_shards(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
     with ResultsFolder.new(out, overwrite=overwrite, advice=advice) as claimed:
         write_results(claimed, merged)
         write_causes(claimed.path, merged)
-    stdout().print(operator_table(RunFacts.of(merged.results)))
+    stdout().print(operator_table(RunFacts(merged.results)))
     counts = ", ".join(f"{n} {outcome}" for outcome, n in merged.summary.items())
     echo(f"{counts}{merged.tally.coverage_words(merged.required_coverage)}\nResults: {out}")
     return int(merged.exit_code)

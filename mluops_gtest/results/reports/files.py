@@ -25,7 +25,7 @@ from mluops_gtest.base.files import replace_file
 from mluops_gtest.base.text import BRANCH, COMMIT, strip_controls, strip_values
 from mluops_gtest.base.typed_files import Source
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.report import REPORT_KINDS, RunReport, TalliedResults
+from mluops_gtest.core.report import REPORT_KINDS, RunReport, TalliedResults, backend_of
 from mluops_gtest.core.result import CaseResult, format_worst
 from mluops_gtest.results.folder import CAUSES, REPORT, RESULTS, RUN
 from mluops_gtest.results.records import head_to_json, report_from_json, report_to_json, result_to_json
@@ -41,11 +41,7 @@ _MAX_RUNS = 40
 
 
 def render(
-    report: RunReport,
-    form: str,
-    lang: str = "en",
-    transitions: _Transitions = None,
-    past: "_Past" = None,
+    report: RunReport, form: str, lang: str = "en", transitions: _Transitions = None, past: "_Past" = None
 ) -> Iterable[str]:
     """The text of the report in pieces, so that a long one need never be there as a whole."""
     module, _, function = REPORT_KINDS.get(form, REPORT_KINDS["json"]).renderer.partition(":")
@@ -59,23 +55,7 @@ def html_pieces(report: RunReport, transitions: _Transitions, lang: str, past: "
     from mluops_gtest.results.reports.html import render_html
 
     history = None if past is None else {trend.case: trend.story for trend in past}
-    device = report.environment.get("device")
-    return [render_html(report, lang=lang, transitions=transitions, history=history, device=device)]
-
-
-def markdown_pieces(report: RunReport, transitions: _Transitions, lang: str, past: "_Past") -> list[str]:
-    """The test report that goes with a change."""
-    from mluops_gtest.results.reports.markdown import render_markdown
-
-    device = report.environment.get("device")
-    return [render_markdown(report, lang=lang, transitions=transitions, history=past, device=device)]
-
-
-def text_pieces(report: RunReport, *_: object) -> list[str]:
-    """The summary as a terminal shows it."""
-    from mluops_gtest.results.reports.terminal import render_text
-
-    return [render_text(report)]
+    return [render_html(report, lang=lang, transitions=transitions, history=history)]
 
 
 def json_pieces(report: RunReport, transitions: _Transitions, _lang: str, past: "_Past") -> Iterator[str]:
@@ -104,7 +84,7 @@ def read_past(report: RunReport, file: Path) -> "tuple[CaseTrend, ...]":
 
     cases = {result.case for result in report.results}
     with History(file) as history:
-        runs = history.runs(backend=str(report.backend.get("name", "")), last=_MAX_RUNS)
+        runs = history.runs(backend=backend_of(report), last=_MAX_RUNS)
         return tuple(trend for trend in history.trends(runs) if trend.case in cases)
 
 
@@ -230,7 +210,7 @@ def render_ctrf(report: RunReport, transitions: _Transitions, *_: object) -> Ite
             },
             "tests": [],
             "environment": {
-                "appName": str(report.backend.get("name", "")),
+                "appName": backend_of(report),
                 "osPlatform": str(report.environment.get("platform", "")),
                 **{name: value for name, value in source.items() if value is not None},
                 "extra": {"backend": dict(report.backend), **report.environment, **labels, **values},

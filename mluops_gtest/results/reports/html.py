@@ -184,7 +184,7 @@ def _runs(columns: Sequence[Column], words: Mapping[str, str], lang: str) -> str
         )
         started = report.started[:19].replace("T", " ")
         cells = [column.title, str(report.backend.get("spec", "")), _host(report), commit, started]
-        rows.append("".join(f"<td>{_text(cell)}</td>" for cell in cells) + f"<td>{counts}</td>")
+        rows.append(f"{_row(cells)}<td>{counts}</td>")
     heads = ["", words["backend"], words["machine"], words["commit"], words["started"], words["cases"]]
     return _table(heads, rows)
 
@@ -238,8 +238,12 @@ def _cell(outcome: Outcome, text: str, hint: str = "") -> str:
     return f'<span class="cell o-{outcome.value}"{title}>{_text(text)}</span>'
 
 
+def _row(cells: Iterable[str], tag: str = "td") -> str:
+    return "".join(f"<{tag}>{_text(cell)}</{tag}>" for cell in cells)
+
+
 def _table(heads: Sequence[str], rows: Iterable[str], kind: str = "") -> str:
-    head = "".join(f"<th>{_text(text)}</th>" for text in heads)
+    head = _row(heads, "th")
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     return f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
@@ -259,18 +263,16 @@ def render_html(
     lang: str = "en",
     transitions: Mapping[str, str] | None = None,
     history: HistoryTrends | None = None,
-    device: Mapping[str, Any] | None = None,
 ) -> str:
     """The page; the same report gives the same text.
 
-    `transitions` says per case what became of it since a baseline, cases without a result included. `device` has
-    `bandwidth` in bytes per second, `peak` in operations per second (a number, or one per data type) and a `name`.
+    `transitions` says per case what became of it since a baseline, cases without a result included.
     """
     if lang not in PAGE_WORDS:
         raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(PAGE_WORDS)}.")
     words = PAGE_WORDS[lang]
     style = styles()
-    data, lines = payload(report, transitions, history, device, lang)
+    data, lines = payload(report, transitions, history, lang)
     script = f'(() => {{\n"use strict";\n{read_static(".js")}}})();'
     backend = str(report.backend.get("name", "?"))
     title = f"{_headline(report, words)} · {strip_controls(backend)}"
@@ -407,9 +409,8 @@ def _tensor_row(kind: str, tensor: Tensor) -> tuple[str, ...]:
 
 
 def _bare_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    titles = "".join(f"<th>{_text(title)}</th>" for title in head)
-    lines = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><tr>{titles}</tr>{lines}</table>"
+    lines = "".join(f"<tr>{_row(row)}</tr>" for row in rows)
+    return f"<table><tr>{_row(head, 'th')}</tr>{lines}</table>"
 
 
 def _figure(caption: str, picture: str) -> str:

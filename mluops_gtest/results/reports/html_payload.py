@@ -11,7 +11,6 @@ import statistics
 import zlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +33,7 @@ from mluops_gtest.core.result import (
     format_arbitration,
     reportable_ulp,
 )
+from mluops_gtest.results.records import fields_to_json, share_of_threshold
 from mluops_gtest.results.times import efficiency, timing_stats
 
 # What is larger is packed, so that the page stays small enough to keep, to send and to open.
@@ -75,20 +75,12 @@ ABSENT = "."
 NON_FINITE = "!"
 
 
-class Pool:
-    """Distinct values, each kept once; rows name them by number."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Hashable, int] = {}
-
-    @property
-    def values(self) -> list[Any]:
-        """The values in the order of their numbers."""
-        return list(self._numbers)
+class Pool(dict[Hashable, int]):
+    """Distinct values in the order of their numbers, each kept once; rows name them by number."""
 
     def number(self, value: Hashable) -> int:
         """The number under which the page finds this value, a text or a tuple."""
-        return self._numbers.setdefault(value, len(self._numbers))
+        return self.setdefault(value, len(self))
 
 
 def number(value: float, digits: int = 4) -> float | int | str:
@@ -100,13 +92,8 @@ def number(value: float, digits: int = 4) -> float | int | str:
 
 
 def largest_ratio(readings: Iterable[Reading]) -> float | int | str | None:
-    """The largest reading as a multiple of its threshold, of which 0 allows only 0; None where nothing was read."""
-    ratios = []
-    for reading in readings:
-        if math.isfinite(reading.value) and reading.threshold > 0:
-            ratios.append(reading.value / reading.threshold)
-        else:
-            ratios.append(0.0 if math.isfinite(reading.value) and reading.value <= 0 else math.inf)
+    """The largest reading as a multiple of its threshold; None where nothing was read."""
+    ratios = [share_of_threshold(reading.value, reading.threshold) for reading in readings]
     return number(max(ratios)) if ratios else None
 
 
@@ -120,21 +107,21 @@ def drop_empty(record: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if value not in (None, "", [])}
 
 
-def error_sign(error: float, bins: int) -> str:
-    """A relative error as one character: absent where equal, else the bin of the profile's histogram it falls into."""
-    if not math.isfinite(error):
+def _exponent_sign(value: float, zero: str, first: int, least: int, most: int) -> str:
+    """One character per factor of two, for 2^first and more the digit 1; at least and at most these digits."""
+    if not math.isfinite(value):
         return NON_FINITE
-    if error <= 0.0:
-        return ABSENT
-    # frexp: error = m · 2^e with 0.5 ≤ m < 1, so the binary exponent is e − 1; bin i starts at 2^(i−30).
-    return _DIGITS[min(max(math.frexp(error)[1] + 29, 0), bins - 1)]
+    if value <= 0.0:
+        return zero
+    # frexp: value = m · 2^e with 0.5 ≤ m < 1, so the binary exponent is e − 1.
+    return _DIGITS[min(max(math.frexp(value)[1] - first, least), most)]
 
 
 def profile_record(profile: Profile) -> dict[str, Any]:
     """A profile with its map as one character per cell, in the classes of its histogram."""
-    bins = len(profile.histogram)
-    # Most cells have one of a few values.
-    signs = {cell: error_sign(cell, bins) for cell in set(profile.cells)}
+    # Most cells have one of a few values. Bin i of the histogram starts at 2^(i−30).
+    last = len(profile.histogram) - 1
+    signs = {cell: _exponent_sign(cell, ABSENT, -29, 0, last) for cell in set(profile.cells)}
     record = {
         "output": profile.output,
         "bins": list(profile.histogram),
@@ -208,14 +195,8 @@ def _text(value: Any) -> str:
 
 
 def _reading_record(reading: Reading, pool: Pool) -> list[Any]:
-    what = pool.number((reading.output, reading.criterion, _threshold(reading.threshold)))
+    what = pool.number((reading.output, reading.criterion, number(reading.threshold, 6)))
     return [what, number(reading.value), int(reading.within)]
-
-
-# Criteria have few.
-@lru_cache
-def _threshold(value: float) -> float | int | str:
-    return number(value, 6)
 
 
 def _element_record(seen: ElementReading, pool: Pool) -> list[Any]:
@@ -292,19 +273,14 @@ def _roof(result: CaseResult, samples_ns: Sequence[int], device: Mapping[str, An
     seconds = statistics.median(samples_ns) * 1e-9
     if not io_bytes or seconds <= 0:
         return None
-    attained = {"io_rate": number(io_bytes / seconds), "op_rate": number(operations / seconds)}
+    attained: dict[str, Any] = {"io_rate": number(io_bytes / seconds), "op_rate": number(operations / seconds)}
     share = efficiency(result, device)
-    if share is None:
-        return attained
-    return attained | drop_empty(
-        {
-            "io": number(share.io),
-            "compute": None if share.compute is None else number(share.compute),
-            "side": share.side,
-            "wanted": share.wanted,
-            "accepted": share.accepted,
-        }
-    )
+    if share is not None:
+        attained["io"] = number(share.io)
+        attained |= {} if share.compute is None else {"compute": number(share.compute)}
+        attained |= drop_empty(fields_to_json(share, "side", "wanted", "accepted"))
+    # Operations per byte, for the roofline of all cases.
+    return attained | {"intensity": number(operations / io_bytes)}
 
 
 # Case → (start of the run, outcome, largest reading as a multiple of its threshold, if any was read, and the run's
@@ -331,19 +307,9 @@ def trend_text(points: Sequence[tuple[str, str, float | None, str]], starts: Seq
     for started, outcome, ratio, _ in points:
         if started in outcomes:
             outcomes[started] = _DIGITS[_PLACES[Outcome.named(outcome)]]
-            ratios[started] = _ratio_class(ratio)
+            # 0 is exact, o is at the threshold.
+            ratios[started] = ABSENT if ratio is None else _exponent_sign(ratio, "0", -23, 1, 35)
     return ["".join(outcomes.values()), "".join(ratios.values())]
-
-
-def _ratio_class(ratio: float | None) -> str:
-    """One character per factor of two: 0 is exact, o is at the threshold."""
-    if ratio is None:
-        return ABSENT
-    if not math.isfinite(ratio):
-        return NON_FINITE
-    if ratio <= 0.0:
-        return "0"
-    return _DIGITS[min(max(math.frexp(ratio)[1] + 23, 1), 35)]
 
 
 # A map of fewer elements shows little.
@@ -398,7 +364,6 @@ def payload(
     report: RunReport,
     transitions: Mapping[str, str] | None,
     history: HistoryTrends | None,
-    device: Mapping[str, Any] | None,
     lang: str = "en",
 ) -> tuple[dict[str, Any], list[bytes]]:
     """Everything the page shows but its own words, reasons in that language; and beside it a line of JSON per case.
@@ -406,7 +371,7 @@ def payload(
     The columns have what the list, its filters and the overview need of all cases; the line of a case has what is shown
     of it when it is opened, and is read no earlier.
     """
-    pool, past = Pool(), history or {}
+    pool, past, device = Pool(), history or {}, report.environment.get("device")
     moved = {case: word.replace("_", " ") for case, word in (transitions or {}).items()}
     runs = latest_runs(past)
     # First, so that what it takes is gone before the lines come.
@@ -422,16 +387,13 @@ def payload(
         perf = timing_record(result, device)
         if perf is not None:
             timed[place] = perf.pop("roof", None)
-            if timed[place] is not None and result.info.theory_io_bytes:
-                # What the roofline of all cases shows of one: also its operations per byte.
-                timed[place]["intensity"] = number((result.info.theory_ops or 0.0) / result.info.theory_io_bytes)
         lines.append(json_line(drop_empty(case_record(result, pool, lang) | {"perf": perf})))
     present = {case: place for place, case in enumerate(columns["id"])}
     for cause in causes:
         cause["rows"] = [present[case] for case in cause["rows"]]
     return {
         "verdict": verdict(report),
-        "run": _run_record(report, device),
+        "run": _run_record(report),
         "outcomes": [[outcome.value, outcome.blocks, outcome.sign] for outcome in Outcome],
         "gravest": [outcome.value for outcome in GRAVEST_FIRST],
         "against": transitions is not None,
@@ -442,11 +404,11 @@ def payload(
         "cases": len(lines),
         "columns": {name: column for name, column in columns.items() if any(value is not None for value in column)},
         "timed": timed,
-        "pool": pool.values,
+        "pool": list(pool),
     }, lines
 
 
-def _run_record(report: RunReport, device: Mapping[str, Any] | None) -> dict[str, Any]:
+def _run_record(report: RunReport) -> dict[str, Any]:
     return {
         "version": report.tool_version,
         "started": report.started,
@@ -456,5 +418,5 @@ def _run_record(report: RunReport, device: Mapping[str, Any] | None) -> dict[str
         "backend": facts(report.backend),
         "environment": facts({name: value for name, value in report.environment.items() if name != "device"}),
         "selection": facts({**report.selection, **({} if report.reseed is None else {"fixed": report.fixed})}),
-        "device": None if device is None else dict(device),
+        "device": report.environment.get("device"),
     }

@@ -10,8 +10,8 @@ from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.catalog.root import BUILTIN, recorded_roots
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.outcome import DRIFT_FACTOR, Outcome
-from mluops_gtest.core.report import RunReport, TalliedResults
-from mluops_gtest.core.result import CaseResult
+from mluops_gtest.core.report import RunReport, TalliedResults, backend_of
+from mluops_gtest.core.result import CaseResult, format_arbitration
 from mluops_gtest.results.reports.markdown_summary import (
     CheckedPoint,
     OperatorSummary,
@@ -23,6 +23,7 @@ from mluops_gtest.results.reports.markdown_summary import (
     describe_change,
     dtype_of,
     feature_tests,
+    join_first,
     parameter_checks,
     shape_of,
     table,
@@ -35,6 +36,8 @@ from mluops_gtest.results.times import Efficiency, TimedResult, TimingStats, tim
 if TYPE_CHECKING:
     from mluops_gtest.results.history import CaseTrend
 
+    _Past = Sequence[CaseTrend] | None
+_Transitions = Mapping[str, str] | None
 _MAX_OF_POINT = 3
 
 
@@ -61,8 +64,7 @@ def _point_row(point: CheckedPoint, say: Words) -> list[str]:
 
 def name_first(cases: Sequence[str], most: int, say: Words) -> str:
     """The first so many cases by name, and how many more there are."""
-    more = [say("and_more", count=len(cases) - most)] if len(cases) > most else []
-    return say("comma").join([*map(code, cases[:most]), *more])
+    return join_first([code(case) for case in cases], most, "comma", say)
 
 
 _ABSENT = "–"
@@ -137,7 +139,7 @@ def conclusions(report: RunReport, timed: Sequence[TimedResult], say: Words) -> 
 
 def verdict(report: RunReport, say: Words) -> str:
     """Whether the results stand against the change, in a sentence."""
-    backend = text(str(report.backend.get("name", "")))
+    backend = text(backend_of(report))
     bad = sum(result.outcome.blocks for result in report.results)
     if bad:
         passed = report.summary.get("passed", 0)
@@ -166,18 +168,10 @@ def _problems(report: RunReport, say: Words) -> Iterator[str]:
         words = {"operator": operators, "outcome": say(f"outcome_{first.outcome.value}"), "cases": len(group.members)}
         facts = [("problem_cases", name_first([result.case for result in group.members], _MAX_OF_GROUP, say))]
         facts += [("cause", code(group.mark))] if head is not None else []
-        facts += [("arbitrated", text(exact)) for exact in _arbitrated(first, language)]
+        facts += [("arbitrated", text(format_arbitration(found, language))) for found in first.arbitrated]
         facts += [("repro", code(first.repro))] if first.repro else []
         lines = [f"{say(key)}{say('colon')}{fact}" for key, fact in facts]
         yield "<br>\n   ".join([say("problem", reason=text(why) or say("none"), **words), *lines])
-
-
-def _arbitrated(result: CaseResult, language: str) -> Iterator[str]:
-    """Who is right about the outputs in dispute."""
-    if result.arbitrated:
-        from mluops_gtest.core.result import format_arbitration
-
-        yield from (format_arbitration(found, language) for found in result.arbitrated)
 
 
 def _slow(result: CaseResult, share: Efficiency, say: Words) -> str:
@@ -250,19 +244,14 @@ def over_time(trends: "Sequence[CaseTrend]", say: Words) -> Iterator[str]:
 
 
 def render_markdown(
-    report: RunReport,
-    *,
-    lang: str = "en",
-    transitions: Mapping[str, str] | None = None,
-    history: "Sequence[CaseTrend] | None" = None,
-    device: Mapping[str, Any] | None = None,
-) -> str:
-    """The document; `device` describes bandwidth and peak, `transitions` are case → word."""
+    report: RunReport, transitions: _Transitions = None, lang: str = "en", past: "_Past" = None
+) -> list[str]:
+    """The document in one piece; `transitions` are case → word."""
     say = words(lang)
     if isinstance(report.results, TalliedResults):
         # It goes through them many times, and has no room for all of them.
         report = replace(report, results=tuple(map(_drop_unused, report.results)))
-    return "\n".join(_lines(report, transitions, history, device, say)).rstrip("\n") + "\n"
+    return ["\n".join(_lines(report, transitions, past, say)).rstrip("\n") + "\n"]
 
 
 def _drop_unused(result: CaseResult) -> CaseResult:
@@ -271,18 +260,12 @@ def _drop_unused(result: CaseResult) -> CaseResult:
     return replace(result, profile=None, worst=None, repro=repro, notes=(), output="", info=info)
 
 
-def _lines(
-    report: RunReport,
-    transitions: Mapping[str, str] | None,
-    history: "Sequence[CaseTrend] | None",
-    device: Mapping[str, Any] | None,
-    say: Words,
-) -> Iterator[str]:
+def _lines(report: RunReport, transitions: _Transitions, past: "_Past", say: Words) -> Iterator[str]:
     names = sorted({result.operator for result in report.results})
     by_operator = {name: OperatorSummary(tuple(r for r in report.results if r.operator == name)) for name in names}
     yield from (f"# {say('title', operators=say('comma').join(map(text, names)) or say('none'))}", "")
     yield from (f"**{say('verdict')}{say('colon')}{verdict(report, say)}**", "")
-    backend = code(str(report.backend["name"]))
+    backend = code(backend_of(report))
     yield from (say("made", version=report.tool_version, started=report.started, backend=backend), "")
     if report.labels:
         labels = (f"{text(name)} {code(value)}" for name, value in report.labels.items())
@@ -298,18 +281,18 @@ def _lines(
         yield from (say("reseeded", number=report.reseed, fixed=report.fixed), "")
     yield from _section("change", describe_change(by_operator, say), say)
     yield from _section("standard", accuracy_standard(by_operator, say), say, level=3)
-    described = str(device.get("name", "")) if device else ""
-    yield from _section("checklist", checklist(report, by_operator, described, say), say, level=3)
+    yield from _section("checklist", checklist(report, by_operator, say), say, level=3)
     yield from _section("features", feature_tests(OperatorSummary(tuple(report.results)), report, say), say, level=3)
     yield from _section("checks", parameter_checks(by_operator, say), say, level=3)
     yield from _section("function", function_tests(report, by_operator, say), say)
+    device = report.environment.get("device")
     timed = timed_results(report, device)
     yield from _section("performance", performance(timed, device, say), say)
     yield from _section("conclusions", conclusions(report, timed, say), say)
     if transitions is not None:
         yield from _section("against", against(transitions, say), say, level=3)
-    if history is not None:
-        yield from _section("history", over_time(history, say), say, level=3)
+    if past is not None:
+        yield from _section("history", over_time(past, say), say, level=3)
 
 
 def _section(key: str, body: Iterator[str], say: Words, *, level: int = 2) -> Iterator[str]:

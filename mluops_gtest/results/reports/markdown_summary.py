@@ -14,7 +14,7 @@ from mluops_gtest.base.text import strip_controls
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.cause import Leak
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.report import RunReport
+from mluops_gtest.core.report import RunReport, backend_of
 from mluops_gtest.core.result import CaseResult, TensorInfo
 from mluops_gtest.results.reports.words import MARKDOWN_WORDS
 
@@ -335,10 +335,11 @@ def _standards(facts: OperatorSummary, say: Words) -> dict[tuple[str, str, str],
     }
 
 
-def checklist(report: RunReport, by_operator: Mapping[str, OperatorSummary], device: str, say: Words) -> Iterator[str]:
+def checklist(report: RunReport, by_operator: Mapping[str, OperatorSummary], say: Words) -> Iterator[str]:
     """What the results show to be supported; nothing is claimed that no case has shown."""
-    environment = [report.environment.get(key) for key in ("platform", "machine")]
-    platform = [report.backend.get("name"), device, *environment]
+    environment = report.environment
+    device = (environment.get("device") or {}).get("name")
+    platform = [backend_of(report), device, environment.get("platform"), environment.get("machine")]
     items: list[tuple[str, str]] = [
         ("platform", say("comma").join(text(str(word)) for word in platform if word)),
         ("layouts", _per_operator(by_operator, lambda facts: _supported_values(facts.by_layout, say))),
@@ -420,10 +421,14 @@ def parameter_checks(by_operator: Mapping[str, OperatorSummary], say: Words) -> 
 
 def _differing(results: tuple[CaseResult, ...], say: Words) -> str:
     others = [result for result in results if result.outcome is not Outcome.PASSED]
-    named = [say("answered", case=code(result.case), status=_answer(result, say)) for result in others[:_MAX_NAMED]]
-    if len(others) > _MAX_NAMED:
-        named.append(say("and_more", count=len(others) - _MAX_NAMED))
-    return say("semicolon").join(named)
+    words = [say("answered", case=code(result.case), status=_answer(result, say)) for result in others]
+    return join_first(words, _MAX_NAMED, "semicolon", say)
+
+
+def join_first(words: Sequence[str], most: int, separator: str, say: Words) -> str:
+    """The first so many, and how many more there are."""
+    more = [say("and_more", count=len(words) - most)] if len(words) > most else []
+    return say(separator).join([*words[:most], *more])
 
 
 def _answer(result: CaseResult, say: Words) -> str:

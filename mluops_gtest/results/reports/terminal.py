@@ -15,8 +15,16 @@ from mluops_gtest.catalog.root import BUILTIN, recorded_roots
 from mluops_gtest.core import cause
 from mluops_gtest.core.cause import Leak, format_reason
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.report import ISOLATION_OFF, CaseFinished, Event, RunReport
-from mluops_gtest.core.result import Arbitration, CaseResult, StressReading, format_worst, format_worst_outlier
+from mluops_gtest.core.report import ISOLATION_OFF, CaseFinished, Event, RunReport, backend_of
+from mluops_gtest.core.result import (
+    Arbitration,
+    CaseResult,
+    StressReading,
+    format_arbitration,
+    format_worst,
+    format_worst_outlier,
+    summarize_arbitrations,
+)
 
 if TYPE_CHECKING:
     from mluops_gtest.judging.groups import CauseGroup
@@ -57,7 +65,7 @@ def table_of(*groups: tuple[Iterable[str], Mapping[str, Any]]) -> Table:
 class RunFacts:
     """Counts, and of what is rare the thing itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, results: Iterable[CaseResult] = ()) -> None:
         self.cases = 0
         # By operator.
         self.outcomes: dict[str, Counter[Outcome]] = defaultdict(Counter)
@@ -79,14 +87,8 @@ class RunFacts:
         # Of cases that do not block.
         self.leaks: dict[str, Leak] = {}
         self.hosts: dict[str, Counter[Outcome]] = defaultdict(Counter)
-
-    @staticmethod
-    def of(results: Iterable[CaseResult]) -> "RunFacts":
-        """The facts about these results."""
-        facts = RunFacts()
         for result in results:
-            facts.add(result)
-        return facts
+            self.add(result)
 
     def add(self, result: CaseResult) -> None:
         """One more result."""
@@ -157,7 +159,7 @@ class TerminalReporter:
 
     def summary(self, report: RunReport, where: str) -> None:
         """The tables, the failures and the closing lines; results that were not heard of are read."""
-        facts = self._facts if self._facts.cases == len(report.results) else RunFacts.of(report.results)
+        facts = self._facts if self._facts.cases == len(report.results) else RunFacts(report.results)
         if self._verbosity >= 0:
             self._out.print(operator_table(facts))
             self._failures(report, where)
@@ -166,7 +168,7 @@ class TerminalReporter:
                 self._out.print(f"[yellow]{word}[/] {escape(line)}", soft_wrap=True)
         counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
         lack = report.tally.coverage_words(report.required_coverage)
-        backend = escape(str(report.backend["name"]))
+        backend = escape(backend_of(report))
         self._out.print(f"{counts} in {report.seconds:.1f} s on {backend}{lack}", soft_wrap=True)
         labels = ", ".join(f"{name}={value}" for name, value in report.labels.items())
         for words in (
@@ -241,8 +243,6 @@ def _remarks(facts: RunFacts) -> Iterator[tuple[str, str]]:
     if facts.outlier is not None:
         yield "beyond", outlier_words(facts, facts.outlier)
     if facts.arbitrated:
-        from mluops_gtest.core.result import summarize_arbitrations
-
         yield "arbitrated", summarize_arbitrations(facts.arbitrated)
     if facts.stress:
         yield "stress", stress_words(facts.stress)
@@ -283,12 +283,12 @@ def outlier_words(facts: RunFacts, worst: CaseResult) -> str:
     )
 
 
-def render_text(report: RunReport) -> str:
-    """The summary of a run as plain text, with the name of every case that failed."""
+def render_text(report: RunReport, *_: object) -> list[str]:
+    """The summary of a run as plain text in one piece, with the name of every case that failed."""
     text = io.StringIO()
     console = Console(file=text, width=_WIDE, highlight=False, soft_wrap=True, force_terminal=False, color_system=None)
     TerminalReporter(console, whole=True).summary(report, "")
-    return text.getvalue()
+    return [text.getvalue()]
 
 
 def content_words(report: RunReport) -> str:
@@ -328,12 +328,7 @@ def output_lines(result: CaseResult) -> Iterable[str]:
 
 def arbitration_lines(result: CaseResult) -> Iterable[str]:
     """Who is right about each output that is in dispute."""
-    if not result.arbitrated:
-        return
-    from mluops_gtest.core.result import format_arbitration
-
-    for found in result.arbitrated:
-        yield escape(f"  exact:  {format_arbitration(found)}")
+    return (escape(f"  exact:  {format_arbitration(found)}") for found in result.arbitrated)
 
 
 def failure_lines(result: CaseResult, *, verbose: bool) -> Iterable[str]:

@@ -334,7 +334,7 @@ source = Source("report.json", "Run again.")
 back = report_from_json(decode_json(json_bytes(report_to_json(run)), source), source)
 assert back.results == run.results and back.results[0].fingerprint
 for lang in ("en", "zh"):
-    print(render_markdown(back, lang=lang))
+    print("".join(render_markdown(back, lang=lang)))
 """
 
 

@@ -1,15 +1,25 @@
-"""baseline.json: small, sorted, exact enough, and never made of failures."""
+"""baseline.json: small, sorted, exact enough, and never made of failures; and which of its cases a selection means."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from mluops_gtest.base.errors import ContentError, ExitCode, NothingSelectedError, UsageError
+from mluops_gtest.catalog.root import Root
+from mluops_gtest.catalog.selection import Catalogue, select
+from mluops_gtest.core.case import Query
+from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.results.gate import Accept, Policy, decide
-from mluops_gtest.results.gate_findings import blockers
-from mluops_gtest.results.gate_reference import baseline_from_json, baseline_text, is_baseline, load_json, reference_of
-from mluops_gtest.results.gate_request import update
-from tests.unit.results.build import EVERYTHING, MACHINE, TODAY, gate, outcomes, report, result, waiver
+from mluops_gtest.results.gate_reference import (
+    ReferenceCase,
+    baseline_from_json,
+    baseline_text,
+    load_json,
+    reference_of,
+)
+from mluops_gtest.results.gate_request import select_required, update
+from tests.unit.results.build import EVERYTHING, MACHINE, TODAY, outcomes, report, result, waiver
 
 TIMES = [1_000_000 + 1000 * i for i in range(-20, 21)]
 FULL = report(
@@ -48,15 +58,8 @@ def test_one_sorted_line_per_case_with_nothing_superfluous(tmp_path):
     error = json.loads(text)["cases"]["op/b"]["times"][0][1]
     assert 0.001 < error < 0.004
     assert text == TEXT.replace("ERROR", str(error))
-
-
-def test_the_file_without_times_names_no_machine():
-    assert "machine" not in json.loads(baseline_text(reference_of(outcomes(a="passed"))))
-
-
-def test_what_is_written_is_read_back(tmp_path):
-    text = baseline_text(updated(FULL).reference)
     assert baseline_text(read(tmp_path, text)) == text
+    assert "machine" not in json.loads(baseline_text(reference_of(outcomes(a="passed"))))
 
 
 def test_a_baseline_file_gates_as_its_report_does(tmp_path):
@@ -68,12 +71,6 @@ def test_a_baseline_file_gates_as_its_report_does(tmp_path):
         assert [c.transition.value for c in decision.blocking] == ["missing", "regressed"]
         assert [d.case for d in decision.drifts] == ["op/b"]
         assert [c.answer.value for c in decision.performance.changes] == ["slower"]
-
-
-@pytest.mark.parametrize("text", ['{"format": 1, "results": []}', "[]", "3"])
-def test_a_report_is_no_baseline(tmp_path, text):
-    (tmp_path / "x").write_text(text)
-    assert not is_baseline(load_json(tmp_path / "x"))
 
 
 HEAD = '{"format": 1, "kind": "mluops-test baseline", "backend": "numpy", '
@@ -110,18 +107,6 @@ def test_a_broken_file_is_named_with_what_is_broken(tmp_path, text, words):
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "word", ["failed", "wrong_status", "memory", "crashed", "timed_out", "error", "flaky", "suspect", "not_run"]
-)
-def test_failures_what_did_not_run_and_what_proves_nothing_are_refused(word):
-    assert [change.case for change in updated(outcomes(a=word, b="passed")).decision.blocking] == ["op/a"]
-
-
-@pytest.mark.parametrize("word", ["suspect", "not_run"])
-def test_no_waiver_lets_these_in(word):
-    assert updated(outcomes(a=word, b="passed"), None, waiver("op/a")).decision.blocked
-
-
 def test_a_waived_failure_is_noted_as_one():
     made = updated(outcomes(a="failed", b="passed"), None, waiver("op/a"))
     assert not made.decision.blocked
@@ -133,22 +118,6 @@ def test_a_waived_failure_is_noted_as_one():
 def test_an_update_tells_what_it_changes():
     made = updated(outcomes(a="skipped", c="passed"), outcomes(a="passed", b="passed"))
     assert (made.added, made.dropped, made.changed) == (("op/c",), ("op/b",), ("op/a",))
-
-
-def test_an_update_refuses_what_the_gate_blocks():
-    old = report(*(result(f"op/{name}", value=1e-6, times=TIMES) for name in "abc"))
-    new = report(
-        result("op/a", "skipped"),
-        result("op/b", value=1e-3, times=[2 * t for t in TIMES]),
-        result("op/d"),
-    )
-    for policy in ({}, {"strict_accuracy": True}):
-        made, gated = updated(new, old, waiver("op/gone"), **policy), gate(old, new, waiver("op/gone"), **policy)
-        assert made.decision.blocked
-        assert blockers(made.decision) == blockers(gated)
-    assert blockers(gated) == (
-        "1 became skipped, 1 missing, 1 waiver to clear, 1 case by its time, 1 reading that drifted"
-    )
 
 
 def test_what_is_accepted_is_listed_and_nothing_else_is():
@@ -200,22 +169,85 @@ def test_times_of_another_machine_do_not_mix():
     assert not made.cases["op/b"].times
 
 
-def test_further_runs_are_kept_side_by_side():
-    run = report(result("op/a", times=TIMES))
-    assert len(updated(run, None, again=(run, run)).reference.cases["op/a"].times) == 3
-
-
-def test_other_values_are_no_baseline():
-    with pytest.raises(UsageError, match="RESULTS has the values of --reseed 7; a baseline needs the declared ones"):
-        updated(report(result("op/a"), selection={**EVERYTHING, "reseed": 7}))
-
-
-def test_a_part_of_a_run_is_refused():
-    with pytest.raises(UsageError, match="shard 1/2"):
-        updated(report(result("op/a"), selection={**EVERYTHING, "shard": "1/2"}))
+@pytest.mark.parametrize(
+    ("selection", "words"),
+    [
+        ({"reseed": 7}, "RESULTS has the values of --reseed 7; a baseline needs the declared ones"),
+        ({"shard": "1/2"}, "shard 1/2"),
+    ],
+)
+def test_other_values_and_a_part_of_a_run_are_no_baseline(selection, words):
+    with pytest.raises(UsageError, match=words):
+        updated(report(result("op/a"), selection={**EVERYTHING, **selection}))
 
 
 @pytest.mark.parametrize("results", [{}, {"a": "skipped"}])
 def test_a_run_that_compared_nothing_is_no_baseline(results):
     with pytest.raises(NothingSelectedError, match="compared nothing"):
         updated(outcomes(**results))
+
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def catalogue():
+    return Catalogue(Root(ROOT))
+
+
+def selection(**given):
+    nothing = {"select": [], "operators": [], "tags": [], "keyword": "", "everything": False, "shard": None}
+    return {**nothing, **given}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {},
+        {"everything": True},
+        {"operators": ["voxel_pooling_forward"]},
+        {"operators": ["dynamic_point_to_voxel_backward"]},
+        {"tags": ["network", "smoke"]},
+        {"tags": ["undefined"]},
+        {"keyword": "edge and not half"},
+        {"select": ["get_indice_pairs/*"], "tags": ["negative"]},
+        {"select": ["dynamic_point_to_voxel_backward/*"], "keyword": "voxel and not null"},
+        {"select": ["masked_im2col_forward/*", "voxel_pooling_forward/bevdepth_twin"], "operators": []},
+        {"select": ["masked_im2col_forward/*"], "operators": ["masked_im2col_forward"], "tags": ["boundary"]},
+    ],
+)
+def test_the_recorded_selection_means_what_it_meant(catalogue, query):
+    known = {d.id: ReferenceCase(d.operator, d.tags, Outcome.PASSED) for d in catalogue.drafts.values()}
+    given = selection(**query)
+    wanted = Query(**{name: tuple(value) if isinstance(value, list) else value for name, value in query.items()})
+    ran = {case.id for case in select(catalogue, wanted, lambda path: "").cases}
+    assert 0 < len(ran) < len(known) or query in ({}, {"everything": True})
+    assert select_required(given, known, catalogue.canonical_id) == ran
+
+
+def test_an_undefined_case_is_asked_for_by_its_exact_id_alone():
+    cases = {"op/odd": ReferenceCase("op", ("undefined",), Outcome.PASSED)}
+    assert select_required(selection(select=["op/odd"]), cases, str) == {"op/odd"}
+    assert select_required(selection(select=["op/*"]), cases, str) == set()
+    assert select_required(selection(everything=True), cases, str) == set()
+
+
+def test_a_folder_means_the_files_in_it():
+    cases = {
+        case: ReferenceCase("op", (), Outcome.PASSED)
+        for case in ("mine/a.prototxt", "mine/deep/b.pb", "mine2/c.pb", "op/d")
+    }
+    assert select_required(selection(select=["mine"]), cases, str) == {"mine/a.prototxt", "mine/deep/b.pb"}
+    assert select_required(selection(select=["./mine/"]), cases, str) == {"mine/a.prototxt", "mine/deep/b.pb"}
+    assert select_required(selection(select=["mine2/c.pb"]), cases, str) == {"mine2/c.pb"}
+
+
+def test_one_shard_does_not_tell_what_is_missing():
+    with pytest.raises(UsageError, match="shard 2/3 of a run; `mluops-test merge`"):
+        select_required(selection(shard="2/3"), {}, str)
+
+
+@pytest.mark.parametrize("given", [{}, {"select": [], "reseed": None}])
+def test_results_without_a_selection_are_refused(given):
+    with pytest.raises(ContentError, match="does not record what was selected"):
+        select_required(given, {}, str)

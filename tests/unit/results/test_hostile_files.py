@@ -1,6 +1,5 @@
 """Whatever happened to a file, it is read or refused; and what is read can be shown, compared and judged."""
 
-import datetime
 import functools
 import json
 import re
@@ -27,6 +26,7 @@ from mluops_gtest.running.options import RunOptions, RunRecord
 from tests.support.examples import examples
 from tests.support.mutations import broken_json, result_or_message
 from tests.support.reports import golden_report, report, result, written
+from tests.unit.results.build import EVERYTHING, MACHINE, TODAY
 
 SMALL = report(
     result(
@@ -38,26 +38,12 @@ SMALL = report(
         fingerprint="v1:0123",
     ),
     result("b", perf=Perf((1000, 1001, 1002, 1003, 1004, 1005), (900, 901), 64), tags=("network", "random")),
-    selection={
-        "select": [],
-        "operators": [],
-        "tags": [],
-        "keyword": "",
-        "everything": True,
-        "root": None,
-        "shard": "1/1",
-    },
-    environment={
-        "platform": "Linux",
-        "machine": "x86_64",
-        "cpus": 2,
-        "device": {"name": "d", "bandwidth": 1e9, "peak": {"float": 1e9}},
-    },
+    selection={**EVERYTHING, "shard": "1/1"},
+    environment={**MACHINE, "device": {"name": "d", "bandwidth": 1e9, "peak": {"float": 1e9}}},
     timing={"load": 0.5},
 )
 TEXT = json_bytes(report_to_json(SMALL)).decode()
 REFUSALS = (ContentError, UsageError, NothingSelectedError)
-TODAY = datetime.date(2026, 5, 20)
 REQUEST = RunOptions(Query(("op/*",)), ("builtin", "../mine"), "numpy", devices=(0,), timeout=2.5, samples=3)
 many = settings(max_examples=examples(100), derandomize=True)
 
@@ -199,21 +185,6 @@ def test_a_broken_history(tmp_path, database):
         assert not message or str(path) in message
 
     check()
-
-
-def test_a_table_whose_own_words_are_no_text(tmp_path, database):
-    path = tmp_path / "history.sqlite"
-    path.write_bytes(database.replace(b"CREATE TABLE runs", b"CREATE TABL\xff runs"))
-    with pytest.raises(ContentError, match="not a history of mluops-test"):
-        History(path)
-
-
-def test_a_history_that_is_cut_off(tmp_path, database):
-    path = tmp_path / "history.sqlite"
-    for length in (50, 4095, 4096, 9000):
-        path.write_bytes(database[:length])
-        with pytest.raises(ContentError):
-            read_history(path)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
-"""The history file: whole runs, once each, from many processes, and files that are none."""
+"""The history file: whole runs, once each, from many processes; how cases went; and files that are none."""
 
+import json
 import math
 import multiprocessing
 import sqlite3
@@ -8,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mluops_gtest.base.errors import ContentError, UnwritableError, UsageError
-from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.base.errors import ContentError, UnwritableError
+from mluops_gtest.core.outcome import FLOOR, Outcome
 from mluops_gtest.core.result import Perf, Reading
-from mluops_gtest.results.history import History, history_path
+from mluops_gtest.results.history import CaseTrend, History, Measured, Point, Run, sparkline
 from tests.support.reports import golden_report, report, result
 
 DAYS = [f"2026-01-0{day}T00:00:00+00:00" for day in range(1, 10)]
@@ -116,11 +117,6 @@ def test_reading_goes_on_while_somebody_writes(tmp_path):
         writer.close()
 
 
-def test_a_file_that_is_not_there_says_how_to_start_one(tmp_path):
-    with pytest.raises(UsageError, match="history add RESULTS"):
-        History(tmp_path / "none.sqlite")
-
-
 def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("not a database at all\n" * 100)
@@ -200,14 +196,6 @@ def test_a_place_that_cannot_be_written_has_its_own_error(tmp_path):
         History(tmp_path / "file" / "history.sqlite", create=True)
 
 
-def test_which_file_is_meant(monkeypatch):
-    monkeypatch.delenv("MLUOPS_TEST_HISTORY", raising=False)
-    assert history_path(None) == Path(".mluops-test/history.sqlite")
-    monkeypatch.setenv("MLUOPS_TEST_HISTORY", "/ci/h.sqlite")
-    assert history_path(None) == Path("/ci/h.sqlite")
-    assert history_path(Path("mine")) == Path("mine")
-
-
 def test_a_new_file_that_another_process_is_just_preparing_is_waited_for(tmp_path):
     path = tmp_path / "history.sqlite"
     other = sqlite3.connect(path, isolation_level=None)
@@ -227,3 +215,97 @@ def test_a_new_file_that_another_process_is_just_preparing_is_waited_for(tmp_pat
     other.close()
     thread.join(60)
     assert opened == [True]
+
+
+RUN = Run(1, "2026-01-01", "numpy", "machine", "1.0", 1.0, {})
+P, F, FLAKY, SKIPPED = Outcome.PASSED, Outcome.FAILED, Outcome.FLAKY, Outcome.SKIPPED
+
+
+def trend(outcomes=(), values=(), dtype="float", criterion="diff1"):
+    if not values:
+        return CaseTrend("op/a", "op", tuple(Point(RUN, outcome, 0.1) for outcome in outcomes))
+    points = (Point(RUN, P, 0.1, (Measured("y", criterion, dtype, value, 3e-3),)) for value in values)
+    return CaseTrend("op/a", "op", tuple(points))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "passed", "flaky", "flips"),
+    [
+        ((P, P, P, P), 1.0, 0.0, 0),
+        ((P, FLAKY, P, P), 0.75, 0.25, 2),
+        ((P, F, F, P), 0.5, 0.0, 2),
+        ((P, SKIPPED, P), 1.0, 0.0, 0),
+        ((SKIPPED, Outcome.NOT_RUN), None, None, 0),
+        ((P, Outcome.XFAILED), 0.5, 0.0, 0),
+    ],
+)
+def test_rates_count_the_runs_that_asked_the_backend(outcomes, passed, flaky, flips):
+    case = trend(outcomes)
+    assert (case.pass_rate, case.flake_rate, case.flips) == (passed, flaky, flips)
+
+
+@pytest.mark.parametrize(
+    ("values", "factor"),
+    [
+        ((1e-6, 1e-6, 8e-6), 8.0),
+        ((1e-6, 9e-6, 1e-6, 1e-6), 1.0),
+        ((0.0, 0.0), 1.0),
+        ((0.0, FLOOR), 1.0),
+        ((0.0, 4 * FLOOR), 4.0),
+        ((1e-5,), 1.0),
+        ((1e-5, math.nan), math.inf),
+        ((math.nan, math.nan), 1.0),
+        ((math.nan, 1e-5, 1e-5), 1.0),
+        ((math.inf, math.inf), 1.0),
+        ((1e-5, math.inf), math.inf),
+        ((8e-6, 1e-6), 1 / 8),
+    ],
+)
+def test_drift_is_growth_over_the_usual_reading(values, factor):
+    (drift,) = trend(values=values).drifts
+    assert drift.factor == pytest.approx(factor)
+
+
+def test_a_half_has_a_higher_floor():
+    assert trend(values=(1e-6, 1e-3), dtype="half").drifts[0].factor == 1.0
+    assert trend(values=(1e-6, 1e-3), dtype="float").drifts[0].factor == pytest.approx(1000)
+
+
+def test_a_share_of_one_sided_errors_does_not_drift():
+    assert trend(values=(0.1, 0.9), criterion="diff4").drifts == ()
+
+
+def test_the_story_tells_how_much_of_the_threshold_was_used():
+    exact = Measured("m", "diff3", "int32", 0.0, 0.0)
+    points = (
+        Point(RUN, P, 0.1, (Measured("y", "diff1", "float", 6e-4, 3e-3), exact)),
+        Point(RUN, F, 0.1, (Measured("m", "diff3", "int32", 1.0, 0.0),)),
+        Point(RUN, Outcome.CRASHED, 0.1),
+    )
+    story = CaseTrend("op/a", "op", points).story
+    assert [(outcome, used) for _, outcome, used, _ in story] == [
+        ("passed", pytest.approx(0.2)),
+        ("failed", math.inf),
+        ("crashed", None),
+    ]
+
+
+def test_json_has_no_numbers_that_json_lacks():
+    assert json.dumps(trend(values=(1e-5, math.nan)).to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("values", "log", "bars"),
+    [
+        ((), False, ""),
+        ((1.0, 1.0), False, "▁▁"),
+        ((0.0, 0.5, 1.0), False, "▁▅█"),
+        ((1.0, math.nan, 2.0), False, "▁·█"),
+        ((1.0, math.inf), False, "▁█"),
+        ((math.nan,), False, "·"),
+        ((2**-20, 2**-16, 2**-12), True, "▁▅█"),
+        ((0.0, 1e-30, 1.0), True, "▁▁█"),
+    ],
+)
+def test_sparklines(values, log, bars):
+    assert sparkline(values, log=log) == bars

@@ -1,0 +1,318 @@
+"""The decision: what became of every case, readings that grow, and which times are compared."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from mluops_gtest.base.errors import ContentError, ExitCode, UsageError
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import Perf, Reading
+from mluops_gtest.results.gate import Policy, Transition, decide, transition
+from mluops_gtest.results.gate_findings import decision_to_json, findings
+from mluops_gtest.results.gate_reference import DriftLimits, reference_of, with_runs
+from mluops_gtest.results.statistics import TimeVerdict
+from tests.unit.results.build import EVERYTHING, MACHINE, TODAY, gate, outcomes, report, result
+
+# before, now, what became of it, does it block
+TABLE = [
+    (("passed",), ("passed",), "still passing", False),
+    (("failed", "xfailed", "suspect", "flaky"), ("passed",), "fixed", False),
+    (("skipped", "not_run", None), ("passed",), "new", False),
+    ((None,), ("skipped",), "new", False),
+    (("skipped",), ("skipped",), "still skipped", False),
+    (("passed",), ("failed", "flaky", "timed_out"), "regressed", True),
+    (("failed", "xfailed", "suspect"), ("failed", "crashed"), "still failing", True),
+    ((None, "skipped"), ("failed", "memory"), "new and failing", True),
+    (("passed", "skipped"), (None,), "missing", True),
+    (("passed", "failed"), ("skipped",), "became skipped", True),
+    (("passed", "suspect", None), ("suspect",), "suspect", True),
+    (("passed", None), ("not_run",), "not_run", True),
+]
+
+
+@pytest.mark.parametrize(("before", "now", "word", "blocks"), TABLE)
+def test_every_transition(before, now, word, blocks):
+    for sides in itertools.product(before, now):
+        old, new = (outcomes(other="passed", **({} if side is None else {"a": side})) for side in sides)
+        decision = gate(old, new)
+        change = next(change for change in decision.changes if change.case == "op/a")
+        assert (change.transition.value, change.blocks) == (word, blocks), sides
+        assert decision.exit_code is (ExitCode.FAILED if blocks else ExitCode.OK)
+
+
+def test_the_table_has_every_transition():
+    assert {word for _, _, word, _ in TABLE} == {transition.value for transition in Transition}
+
+
+@pytest.mark.parametrize(
+    "outcome", [outcome for outcome in Outcome if outcome not in (Outcome.XFAILED, Outcome.XPASSED)]
+)
+def test_a_result_that_blocks_a_run_blocks_the_gate(outcome):
+    for before in (None, *Outcome):
+        blocks = transition(before, outcome).blocks
+        assert blocks or not outcome.blocks
+    assert outcome.fails == (transition(None, outcome) is Transition.NEW_AND_FAILING)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({}, {}),
+        ({}, {"a": "passed"}),
+        ({"a": "skipped"}, {"a": "skipped"}),
+        ({"a": "skipped"}, {"a": "passed"}),
+        ({}, {"a": "skipped"}),
+    ],
+)
+def test_nothing_compared(before, now):
+    assert gate(outcomes(**before), outcomes(**now)).exit_code is ExitCode.EMPTY
+
+
+def test_what_blocks_counts_more_than_that_nothing_was_compared():
+    assert gate(outcomes(a="passed"), outcomes(a="skipped")).exit_code is ExitCode.FAILED
+    assert gate(outcomes(a="passed"), outcomes()).exit_code is ExitCode.FAILED
+
+
+def test_missing_is_judged_within_what_was_asked_for():
+    before, now = outcomes(a="passed", b="passed", c="passed"), outcomes(a="passed")
+    assert gate(before, now).transitions == {Transition.STILL_PASSING: 1, Transition.MISSING: 2}
+    decision = gate(before, now, asked_for={"op/a", "op/b"})
+    assert [change.case for change in decision.blocking] == ["op/b"]
+    assert gate(before, now, asked_for={"op/a"}).exit_code is ExitCode.OK
+
+
+def test_a_case_outside_of_what_was_asked_for_is_still_judged_when_it_is_there():
+    decision = gate(outcomes(a="passed", b="passed"), outcomes(a="passed", b="failed"), asked_for={"op/a"})
+    assert [change.transition for change in decision.blocking] == [Transition.REGRESSED]
+
+
+def test_backends_are_not_mixed_by_accident():
+    before, now = report(result("op/a")), report(result("op/a"), backend="mlu")
+    with pytest.raises(UsageError, match=r"'mlu'.*'numpy'.*--cross-backend"):
+        gate(before, now)
+    assert gate(before, now, cross_backend=True).exit_code is ExitCode.OK
+
+
+def test_a_case_with_two_results_is_refused():
+    with pytest.raises(ContentError, match="op/a has two results"):
+        gate(outcomes(a="passed"), report(result("op/a", "failed"), result("op/a")))
+
+
+@pytest.mark.parametrize("word", ["xfailed", "xpassed"])
+def test_results_that_claim_a_waiver_are_refused(word):
+    with pytest.raises(ContentError, match=f"op/a is {word}, which only the gate gives"):
+        gate(outcomes(a="passed"), outcomes(a=word))
+
+
+FLOAT, HALF = 2.0**-22, 2.0**-9
+
+
+def drift(before, now, dtype="float", **policy):
+    old, new = (report(result("op/a", value=value, dtype=dtype)) for value in (before, now))
+    return gate(old, new, **policy)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "within", "beyond"),
+    [
+        ("float", [(1e-5, 3.9e-5), (1e-5, 4e-5), (1e-3, 1e-9)], [(1e-5, 4.1e-5)]),
+        ("float", [(0.0, 4 * FLOAT), (FLOAT / 100, FLOAT / 2)], [(0.0, 4.01 * FLOAT)]),
+        ("half", [(0.0, 4 * HALF), (0.0, 8 * FLOAT)], [(0.0, 4.01 * HALF)]),
+        ("bfloat16", [(0.0, 4 * HALF)], [(0.0, 4.01 * HALF)]),
+    ],
+)
+def test_a_reading_may_grow_by_the_factor_from_the_floor_on(dtype, within, beyond):
+    assert [bool(drift(*pair, dtype).drifts) for pair in (*within, *beyond)] == [False] * len(within) + [True]
+
+
+def test_drift_is_told_and_blocks_only_when_asked_for():
+    assert drift(1e-5, 1e-3).exit_code is ExitCode.OK
+    decision = drift(1e-5, 1e-3, strict_accuracy=True)
+    assert decision.exit_code is ExitCode.FAILED
+    assert decision.drifts[0].factor == pytest.approx(100)
+    assert (decision.drifts[0].output, decision.drifts[0].criterion, decision.drifts[0].limit) == ("y", "diff1", 4.0)
+
+
+def test_operators_have_limits_of_their_own():
+    assert not drift(1e-5, 6e-5, drift=DriftLimits(4, {"op": 8})).drifts
+    assert drift(1e-5, 6e-5, drift=DriftLimits(4, {"other": 8})).drifts
+    assert drift(1e-5, 3e-5, drift=DriftLimits(2)).drifts
+
+
+@pytest.mark.parametrize(("before", "now"), [("failed", "failed"), ("passed", "failed"), ("failed", "passed")])
+def test_only_cases_that_still_pass_drift(before, now):
+    old, new = report(result("op/a", before, value=1e-5)), report(result("op/a", now, value=1.0))
+    assert not gate(old, new).drifts
+
+
+def test_a_share_is_no_size_and_nan_is_no_number():
+    def readings(*pairs):
+        return tuple(Reading("y", criterion, value, 1.0, True) for criterion, value in pairs)
+
+    old = report(result("op/a", readings=readings(("diff4", 0.01), ("diff2", 1e-5)), value=None))
+    new = report(result("op/a", readings=readings(("diff4", 0.5), ("diff2", math.nan)), value=None))
+    assert not gate(old, new).drifts
+
+
+def test_the_floor_is_that_of_the_output_which_was_read():
+    info = result("op/a", dtype="half").info
+    reading = (Reading("other", "diff1", 5 * FLOAT, 1.0, True),)
+    new = report(result("op/a", readings=reading, value=None, info=info))
+    assert len(gate(report(result("op/a")), new).drifts) == 1
+
+
+def with_seed(number, *results):
+    return report(*results, selection={**EVERYTHING, "reseed": number})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "compared"), [(None, 7, False), (7, None, False), (7, 8, False), (7, 7, True)]
+)
+def test_readings_of_other_values_are_not_compared_and_that_is_told(before, now, compared):
+    old, new = with_seed(before, result("op/a", value=1e-6)), with_seed(now, result("op/a", value=1e-3))
+    decision = gate(old, new, strict_accuracy=True)
+    assert bool(decision.drifts) is compared
+    assert decision.exit_code is (ExitCode.FAILED if compared else ExitCode.OK)
+    told = [finding for finding in findings(decision) if finding.key == "other values"]
+    assert len(told) == (0 if compared else 1)
+    assert bool(decision_to_json(decision)["other_values"]) is not compared
+    if not compared:
+        assert f"RESULTS {'without --reseed' if now is None else f'with --reseed {now}'}, the baseline" in told[0].text
+
+
+def test_outcomes_are_compared_whatever_the_values():
+    decision = gate(with_seed(None, result("op/a")), with_seed(7, result("op/a", "failed")))
+    assert [change.transition.value for change in decision.blocking] == ["regressed"]
+
+
+def samples(factor=1.0, seed=0, count=60):
+    return 1e6 * factor * np.exp(np.random.default_rng(seed).normal(0, 0.02, count))
+
+
+def timed(factor=1.0, seed=0, count=60, outcome="passed", **more):
+    return report(result("op/a", outcome, times=samples(factor, seed, count)), **more)
+
+
+def answers(decision):
+    return [(change.answer.value, change.reason) for change in decision.performance.changes]
+
+
+def test_slower_blocks_and_faster_does_not():
+    slower, faster = gate(timed(), timed(1.5)), gate(timed(), timed(0.6))
+    assert slower.performance.changes[0].answer is TimeVerdict.SLOWER
+    assert slower.exit_code is ExitCode.FAILED
+    assert slower.performance.changes[0].ratio.ratio == pytest.approx(1.5, rel=0.02)
+    assert faster.performance.changes[0].answer is TimeVerdict.FASTER
+    assert faster.exit_code is ExitCode.OK
+
+
+def test_inconclusive_blocks_only_when_asked_for():
+    before = now = report(result("op/a", times=[1_000_000, 1_100_000, 900_000, 1_200_000, 1_050_000, 950_000]))
+    decision = gate(before, now)
+    assert decision.performance.changes[0].answer is TimeVerdict.INCONCLUSIVE
+    assert decision.performance.changes[0].needed > 6
+    assert decision.exit_code is ExitCode.OK
+    assert gate(before, now, strict_perf=True).exit_code is ExitCode.FAILED
+
+
+def test_shown_to_be_unchanged_passes_the_strict_gate():
+    runs = {f"run {seed}": timed(seed=seed, count=400) for seed in range(1, 6)}
+    reference = with_runs(reference_of(timed(count=400)), runs)
+    decision = decide(timed(seed=9, count=400), reference, (), TODAY, Policy(strict_perf=True))
+    assert answers(decision) == [("unchanged", "")]
+    assert decision.exit_code is ExitCode.OK
+
+
+@pytest.mark.parametrize("key", ["platform", "machine", "cpus"])
+def test_another_machine_is_inconclusive_however_slow(key):
+    other = timed(3.0, machine={**MACHINE, key: "other"})
+    assert answers(gate(timed(), other)) == [("inconclusive", f"another machine: {key} differ")]
+    assert gate(timed(), other).exit_code is ExitCode.OK
+    assert gate(timed(), other, strict_perf=True).exit_code is ExitCode.FAILED
+
+
+@pytest.mark.parametrize(("before", "now"), [(None, 7), (7, 8)])
+def test_times_of_other_values_are_inconclusive(before, now):
+    old, new = ({"selection": {**EVERYTHING, "reseed": number}} for number in (before, now))
+    ((answer, reason),) = answers(gate(timed(**old), timed(3.0, **new)))
+    assert (answer, reason.partition(":")[0]) == ("inconclusive", "different values")
+    with pytest.raises(UsageError, match="--aa run: its cases have different values"):
+        with_runs(reference_of(timed(**old)), {"run": timed(**new)})
+
+
+def test_another_python_is_the_same_machine():
+    assert gate(timed(), timed(2.0, machine={**MACHINE, "python": "3.14"})).blocked
+
+
+def test_without_enough_samples_there_is_no_answer():
+    bare = report(result("op/a"))
+    assert answers(gate(timed(), bare)) == [("inconclusive", "RESULTS has no samples for it; run with --perf")]
+    assert answers(gate(bare, timed())) == [("inconclusive", "the baseline has no times for it")]
+    assert answers(gate(bare, bare)) == []
+    assert answers(gate(timed(), timed(9.0, count=4))) == [("inconclusive", "4 samples; at least 5 are needed")]
+    assert not gate(report(result("op/a", seconds=1.0)), report(result("op/a", seconds=9.0))).blocked
+
+
+@pytest.mark.parametrize(("before", "now"), [("failed", "passed"), ("passed", "failed"), ("failed", "failed")])
+def test_a_wrong_result_has_no_time(before, now):
+    assert answers(gate(timed(outcome=before), timed(9.0, outcome=now))) == []
+
+
+def test_further_runs_must_be_of_the_same_build_and_machine():
+    reference = reference_of(timed())
+    for outcome, runs in (("passed", 2), ("failed", 1)):
+        again = {"again": timed(seed=1, outcome=outcome)}
+        assert len(with_runs(reference, again).cases["op/a"].times) == runs
+    with pytest.raises(UsageError, match="--aa again: it ran on backend 'mlu'"):
+        with_runs(reference, {"again": timed(backend="mlu")})
+    with pytest.raises(UsageError, match="--aa again: it ran on another machine"):
+        with_runs(reference, {"again": timed(machine={**MACHINE, "cpus": 64})})
+
+
+def test_all_cases_a_little_slower_block_together():
+    def many(factor, seed):
+        rng = np.random.default_rng(seed)
+        return report(*(result(f"op/{i}", times=factor * 1e6 * np.exp(rng.normal(0, 0.02, 30))) for i in range(30)))
+
+    decision = gate(many(1.0, 1), many(1.08, 2))
+    assert decision.performance.all_slower
+    assert decision.exit_code is ExitCode.FAILED
+
+
+class TestTooShort:
+    """Calls of a millisecond whose overhead is known."""
+
+    def timed(self, factor, overhead_ns):
+        perf = Perf(tuple(int(ns) for ns in samples(factor)), overhead_ns=overhead_ns)
+        return report(result("op/a", perf=perf))
+
+    def test_a_slower_call_that_is_mostly_overhead_is_no_finding_that_blocks(self):
+        decision = gate(timed(), self.timed(1.5, 200_000), strict_perf=True)
+        (change,) = decision.performance.changes
+        assert (change.answer, change.ratio, decision.exit_code) == (TimeVerdict.TOO_SHORT, None, ExitCode.OK)
+        assert (round(change.before_ns, -5), round(change.now_ns, -5)) == (1_000_000, 1_500_000)
+        assert "an empty one 200 µs; from 2 ms on it can be judged: use a larger case" in change.reason
+        (finding,) = findings(decision)
+        assert finding.title == "too short to judge: times of 1 case"
+        assert "op/a: the call takes 1.5" in finding.text
+
+    def test_ten_overheads_are_long_enough_and_fewer_for_a_larger_effect(self):
+        for factor, overhead, effect, answer in (
+            (0.5, 200_000, 0.05, TimeVerdict.TOO_SHORT),
+            (1.5, 140_000, 0.05, TimeVerdict.SLOWER),
+            (1.5, 200_000, 0.10, TimeVerdict.SLOWER),
+        ):
+            decision = gate(timed(), self.timed(factor, overhead), min_effect=effect)
+            assert decision.performance.changes[0].answer is answer
+
+    def test_short_calls_do_not_make_the_others_noisy(self):
+        def two_cases(factor):
+            short = Perf((1000, 3000) * 20, overhead_ns=1000)
+            return report(result("op/a", times=samples(factor)), result("op/b", perf=short))
+
+        alone = gate(timed(), timed(1.1)).performance
+        beside = gate(two_cases(1.0), two_cases(1.1)).performance
+        assert beside.changes[0] == alone.changes[0]
+        assert beside.changes[1].answer is TimeVerdict.TOO_SHORT
