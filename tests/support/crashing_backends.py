@@ -106,10 +106,9 @@ class Prints(Isolated):
         print("to stderr", file=sys.stderr)
 
 
-class PrintsForALongTime(Isolated):
-    def misbehave(self, call):
-        for i in range(30_000):
-            print(f"line {i} {'=' * 50}")
+class CrashesAtOnce(Isolated):
+    def run(self, call):
+        ctypes.string_at(0)
 
 
 class NeverHealthyAgain(Isolated):

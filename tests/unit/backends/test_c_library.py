@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.backends.c_library import CLibraryBackend
+from mluops_gtest.backends.c_memory import NOTIFIERS, RUNTIME
 from mluops_gtest.base.errors import BackendError
 from mluops_gtest.catalog.operators import load_operators
 from mluops_gtest.core.call import Declined, Handle, QueryAnswer, Status, TensorArg, Violated
@@ -35,6 +36,7 @@ pytestmark = needs_gcc
 SOURCE = Path(__file__).with_name("fake_mluops.c")
 OPERATORS = load_operators(ROOT)
 DEVICE = ("RUNTIME", "NOTIFIERS", "HOOKS")
+GIVES_BACK = {"cnrtQueueDestroy", "cnrtFree", "cnrtNotifierDestroy"}
 
 IM2COL_QUERY = "mluOpGetMaskedIm2colForwardWorkspaceSize"
 
@@ -105,30 +107,24 @@ class TestLoading:
         monkeypatch.chdir(host.path.parent)
         assert open_library(host.path.name).run(im2col()) is Status.SUCCESS
 
-    def test_a_missing_library_tells_what_the_loader_says(self, tmp_path):
-        with pytest.raises(BackendError, match=r"absent\.so does not load: .*cannot open shared object file"):
-            open_library(tmp_path / "absent.so")
-
     def test_a_file_that_is_no_library_tells_what_the_loader_says(self, tmp_path):
         (tmp_path / "text.so").write_text("not a library")
         with pytest.raises(BackendError, match=r"text\.so does not load: .*(file too short|invalid ELF header)"):
             open_library(tmp_path / "text.so")
 
-    def test_missing_core_functions_are_named(self, compiled):
-        with pytest.raises(BackendError, match="does not export mluOpCreateTensorDescriptor, mluOpDestroyTensor"):
-            open_library(compiled("NO_CORE").path)
+    @pytest.mark.parametrize(
+        ("features", "runtime", "words"),
+        [
+            (["NO_CORE"], None, "does not export mluOpCreateTensorDescriptor, mluOpDestroyTensor"),
+            (["RUNTIME", "NO_FREE"], None, r"does not export cnrtFree\."),
+            (["HOOKS"], ["HOOKS"], "does not export cnrtSetDevice, cnrtQueueCreate"),
+        ],
+    )
+    def test_functions_that_are_missing_are_named(self, compiled, features, runtime, words):
+        with pytest.raises(BackendError, match=words):
+            open_library(compiled(*features).path, runtime and compiled(*runtime).path)
 
-    def test_half_a_runtime_is_refused(self, compiled):
-        with pytest.raises(BackendError, match=r"does not export cnrtFree\."):
-            open_library(compiled("RUNTIME", "NO_FREE").path)
-
-    def test_a_named_runtime_must_be_one(self, host):
-        with pytest.raises(BackendError, match="does not export cnrtSetDevice, cnrtQueueCreate"):
-            open_library(host.path, host.path)
-
-    def test_mlu_means_the_default_names(self):
-        with pytest.raises(BackendError, match=r"libcnrt\.so"):
-            CLibraryBackend.mlu(lambda _: None)
+    def test_mlu_may_have_another_runtime(self):
         with pytest.raises(BackendError, match=r"libother\.so"):
             CLibraryBackend.mlu(lambda _: None, "libother.so")
 
@@ -194,9 +190,10 @@ class TestArguments:
         )
 
     def test_voxel_pooling_forward_has_no_workspace(self, host):
-        backend = open_library(host.path)
-        assert backend.workspace_size(pooling()) == 0
-        assert backend.run(pooling()) is Status.SUCCESS
+        backend, call = open_library(host.path), pooling(size_null=True)
+        assert backend.workspace_size(call) == 0
+        assert backend.run(call) is Status.SUCCESS
+        assert call.queries == []
         assert host.arguments("mluOpVoxelPoolingForward") == (
             "handle=there 2,3,4,5,6,7 geom_xyz [2,3,3]@there input_features [2,3,4]@there "
             "output_features [2,6,5,4]@there pos_memo [2,3,3]@there first=00"
@@ -237,11 +234,6 @@ class TestArguments:
         call = with_input(im2col(), "feature", tensor((2,), DType.COMPLEX128))
         with pytest.raises(Declined, match="no number for the type complex128 of feature"):
             run(host, call)
-
-    def test_a_value_that_c_would_cut_is_declined(self, host):
-        call = im2col()
-        with pytest.raises(Declined, match=f"pad_h is {2**31}, which the C type int cannot hold"):
-            run(host, replace(call, params={**call.params, "pad_h": 2**31}))
 
     def test_an_answer_that_is_no_status_is_an_error(self, host):
         host.behave("answer 99")
@@ -305,12 +297,6 @@ class TestHostMemory:
         assert call.notes == ["no runtime: host memory, null queue, time by the wall clock"]
         assert backend.device_seconds() is None
 
-    def test_a_refusal_carries_no_remark_on_memory(self, host):
-        host.behave("refuse")
-        call = im2col()
-        assert run(host, call) is Status.NOT_SUPPORTED
-        assert call.notes == []
-
     def test_a_changed_host_array_is_found(self, host):
         host.behave("change the host array")
         with pytest.raises(Violated, match=r"^changed the host array indice_num$"):
@@ -338,10 +324,6 @@ class TestDeviceMemory:
         assert (call.array("data_col").view(np.uint8) == 1).all()
         assert call.notes == []
         assert backend.device_seconds() == pytest.approx(1.5e-3)
-
-    def test_a_call_that_ends_early_has_no_device_time(self, device):
-        backend = open_library(device.path)
-        backend.run(im2col())
         device.refuse("mluOpCreate", 4)
         backend.run(im2col())
         assert backend.device_seconds() is None
@@ -393,18 +375,10 @@ class TestDeviceMemory:
         run(device, with_input(im2col(), "feature", strided))
         assert "cnrtMalloc 2080" in device.journal
 
-    @pytest.mark.parametrize(
-        ("how", "words"),
-        [
-            ("past the end", "wrote past the end of data_col, first at byte 3 behind it"),
-            ("before the start", "wrote before the start of data_col, first at byte 4 in front of it"),
-            ("overrun the workspace", "wrote past the end of workspace, first at byte 1 behind it"),
-        ],
-    )
-    def test_forbidden_writes_are_found_on_the_device(self, device, how, words):
-        device.behave(how)
+    def test_a_write_behind_the_workspace_is_found_on_the_device(self, device):
+        device.behave("overrun the workspace")
         call = im2col(workspace=np.full(64, 0xA5, np.uint8), workspace_size=64)
-        with pytest.raises(Violated, match=f"^{re.escape(words)}$"):
+        with pytest.raises(Violated, match=r"^wrote past the end of workspace, first at byte 1 behind it$"):
             run(device, call)
 
     def test_a_changed_input_comes_back_to_the_harness_which_compares_it(self, device):
@@ -421,10 +395,9 @@ class TestDeviceMemory:
         assert call.notes == []
         assert "cnrtQueueSync queue" in device.journal
 
-    def test_the_workspace_is_poisoned_and_may_be_used(self, device):
+    def test_the_workspace_may_be_used(self, device):
         device.behave("use the workspace")
-        workspace = np.full(64, 0xA5, np.uint8)
-        assert run(device, im2col(workspace=workspace, workspace_size=64)) is Status.SUCCESS
+        assert run(device, im2col(workspace=np.full(64, 0xA5, np.uint8), workspace_size=64)) is Status.SUCCESS
         assert "cnrtMalloc 2112" in device.journal
 
     def test_a_runtime_of_its_own_library(self, host, compiled):
@@ -436,24 +409,11 @@ class TestDeviceMemory:
         assert len(runtime.lines("cnrtMalloc")) == len(runtime.lines("cnrtFree")) == 4
         assert call.notes == ["no notifiers: time by the wall clock"]
 
-    @pytest.mark.parametrize(
-        ("function", "status"),
-        [
-            ("cnrtSetDevice", Status.EXECUTION_FAILED),
-            ("cnrtQueueCreate", Status.EXECUTION_FAILED),
-            ("cnrtMalloc", Status.ALLOC_FAILED),
-            ("cnrtMemcpy", Status.EXECUTION_FAILED),
-            ("cnrtNotifierCreate", Status.EXECUTION_FAILED),
-            ("cnrtPlaceNotifier", Status.EXECUTION_FAILED),
-            ("cnrtQueueSync", Status.EXECUTION_FAILED),
-            ("cnrtWaitNotifier", Status.EXECUTION_FAILED),
-            ("cnrtNotifierDuration", Status.EXECUTION_FAILED),
-        ],
-    )
-    def test_a_failing_runtime_function_is_named(self, device, function, status):
+    @pytest.mark.parametrize("function", sorted(name for name in {**RUNTIME, **NOTIFIERS} if name not in GIVES_BACK))
+    def test_a_failing_runtime_function_is_named(self, device, function):
         device.refuse(function, 632)
         call = im2col(device=0)
-        assert run(device, call) is status
+        assert run(device, call) is (Status.ALLOC_FAILED if function == "cnrtMalloc" else Status.EXECUTION_FAILED)
         assert call.notes == [f"{function} answered 632"]
 
 
@@ -490,21 +450,15 @@ class TestRefusals:
         assert run(host, call) is Status.INTERNAL_ERROR
         assert call.notes == ["mluOpCreateTensorDescriptor answered SUCCESS and made nothing"]
 
-    def test_a_refused_query_leaves_the_answer_to_the_operator(self, host):
-        host.refuse("mluOpGetMaskedIm2colForwardWorkspaceSize", 5)
-        host.behave("refuse")
+    @pytest.mark.parametrize("status", [Status.NOT_SUPPORTED, Status.SUCCESS])
+    def test_a_refused_query_leaves_the_answer_to_the_operator(self, host, status):
+        host.refuse(IM2COL_QUERY, 5)
+        host.behave("refuse" if status else "")
         backend, call = open_library(host.path), im2col(workspace=np.zeros(8, np.uint8), workspace_size=8)
         assert backend.workspace_size(call) == 0
-        assert backend.run(call) is Status.NOT_SUPPORTED
+        assert backend.run(call) is status
         assert call.queries == [QueryAnswer(IM2COL_QUERY, Status.ARCH_MISMATCH)]
-        assert call.notes == []
         assert " workspace=NULL size=0 " in host.lines("mluOpMaskedIm2colForward")[0]
-
-    def test_a_refused_query_does_not_hide_what_the_operator_answers(self, host):
-        host.refuse("mluOpGetMaskedIm2colForwardWorkspaceSize", 5)
-        call = im2col()
-        assert run(host, call) is Status.SUCCESS
-        assert call.queries == [QueryAnswer(IM2COL_QUERY, Status.ARCH_MISMATCH)]
 
     def test_a_call_with_less_workspace_than_the_query_asks_gets_what_it_has(self, host):
         host.want_workspace(100)
@@ -515,10 +469,8 @@ class TestRefusals:
 
     def test_a_query_without_a_pointer_to_the_size_is_one_more(self, host):
         host.want_workspace(100)
-        backend, call = (
-            open_library(host.path),
-            im2col(size_null=True, workspace=np.zeros(100, np.uint8), workspace_size=100),
-        )
+        backend = open_library(host.path)
+        call = im2col(size_null=True, workspace=np.zeros(100, np.uint8), workspace_size=100)
         assert backend.workspace_size(call) == 100
         assert backend.run(call) is Status.SUCCESS
         assert call.queries == [
@@ -528,11 +480,6 @@ class TestRefusals:
         assert [line.endswith("size=NULL") for line in host.lines(IM2COL_QUERY)] == [False, False, True]
         assert " workspace=there size=100 " in host.lines("mluOpMaskedIm2colForward")[0]
 
-    def test_an_operator_without_a_query_has_no_answer_of_one(self, host):
-        call = replace(pooling(), size_null=True)
-        run(host, call)
-        assert call.queries == []
-
     def test_a_count_that_cannot_be_read_is_the_status(self, host):
         host.refuse("mluOpGetSparseConvolutionNumActOut", 1)
         call = pairs()
@@ -540,10 +487,11 @@ class TestRefusals:
         assert call.notes == ["status from mluOpGetSparseConvolutionNumActOut"]
         assert call.scalars == {}
 
-    def test_no_count_of_a_call_that_fails(self, host):
+    def test_no_count_and_no_remark_of_a_call_that_fails(self, host):
         host.behave("refuse")
         call = pairs()
         assert run(host, call) is Status.NOT_SUPPORTED
+        assert call.notes == []
         assert "mluOpGetSparseConvolutionNumActOut" not in host.functions
 
 
@@ -551,14 +499,8 @@ class TestGivingBack:
     def test_what_is_made_is_given_back_and_counted(self, device):
         backend = open_library(device.path)
         backend.run(pairs())
-        made = {
-            "queue": 1,
-            "handle": 1,
-            "tensor descriptor": 4,
-            "parameter descriptor": 1,
-            "device buffer": 4,
-            "notifier": 2,
-        }
+        made = {"queue": 1, "handle": 1, "tensor descriptor": 4, "parameter descriptor": 1}
+        made |= {"device buffer": 4, "notifier": 2}
         assert backend.account.made == made
         assert backend.account.returned == made
         assert not backend.account.outstanding
@@ -636,12 +578,9 @@ class TestHealth:
         assert open_library(host.path).healthy()
         assert host.functions == ["mluOpCreate", "mluOpSetQueue", "mluOpDestroy"]
 
-    @pytest.mark.parametrize("function", ["mluOpCreate", "cnrtQueueCreate", "cnrtMalloc", "cnrtQueueSync"])
-    def test_any_refusal_is_bad_health(self, device, function):
-        device.refuse(function, 5)
-        assert not open_library(device.path).healthy()
-
-    @pytest.mark.parametrize("function", ["mluOpDestroy", "cnrtFree"])
-    def test_a_refusal_to_take_back_is_bad_health(self, leaking_device, function):
+    @pytest.mark.parametrize(
+        "function", ["mluOpCreate", "cnrtQueueCreate", "cnrtMalloc", "cnrtQueueSync", "mluOpDestroy", "cnrtFree"]
+    )
+    def test_any_refusal_is_bad_health(self, leaking_device, function):
         leaking_device.refuse(function, 5)
         assert not open_library(leaking_device.path).healthy()

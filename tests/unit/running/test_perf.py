@@ -44,11 +44,6 @@ def test_warm_up_calls_are_not_samples():
     assert samples.interface_ns == [1_000_000] * 5
 
 
-def test_steady_times_need_few_samples():
-    (samples,) = measure([calls_of(itertools.repeat(STEADY))], Sampling(), Clock())
-    assert len(samples.interface_ns) == 10
-
-
 def test_noisy_times_are_sampled_until_the_median_is_known():
     noisy = itertools.cycle([1.0, 1.1, 0.9, 1.05, 0.95, 1.02, 0.98])
     (samples,) = measure([calls_of(noisy)], Sampling(), Clock())
@@ -56,21 +51,23 @@ def test_noisy_times_are_sampled_until_the_median_is_known():
     assert samples.tight
 
 
-def test_times_that_never_settle_end_by_their_number():
-    wild = itertools.cycle([1.0, 2.0])
-    (samples,) = measure([calls_of(wild)], Sampling(), Clock())
-    assert len(samples.interface_ns) == MAX_SAMPLES
+WILD = (1.0, 2.0)
 
 
-def test_the_budget_ends_it_but_never_below_the_least():
-    wild = itertools.cycle([1.0, 2.0])
-    (samples,) = measure([calls_of(wild)], Sampling(), Clock(step=perf.BUDGET_SECONDS))
-    assert len(samples.interface_ns) == MIN_SAMPLES
-
-
-def test_a_number_of_samples_is_kept_whatever_the_clock_says():
-    (samples,) = measure([calls_of(itertools.repeat(STEADY))], Sampling(samples=123), Clock(step=1e9))
-    assert len(samples.interface_ns) == 123
+@pytest.mark.parametrize(
+    ("seconds", "sampling", "step", "count"),
+    [
+        pytest.param((STEADY,), Sampling(), 0.0, 10, id="steady times need few samples"),
+        pytest.param(WILD, Sampling(), 0.0, MAX_SAMPLES, id="times that never settle end by their number"),
+        pytest.param(
+            WILD, Sampling(), perf.BUDGET_SECONDS, MIN_SAMPLES, id="or by the budget, but not below the least"
+        ),
+        pytest.param((STEADY,), Sampling(samples=123), 1e9, 123, id="a number is kept whatever the clock says"),
+    ],
+)
+def test_how_many_samples_are_taken(seconds, sampling, step, count):
+    (samples,) = measure([calls_of(itertools.cycle(seconds))], sampling, Clock(step))
+    assert len(samples.interface_ns) == count
 
 
 def test_backends_take_turns_and_none_always_follows_the_other():
@@ -82,14 +79,12 @@ def test_backends_take_turns_and_none_always_follows_the_other():
 
 
 def test_two_backends_go_on_until_both_are_known():
-    wild = itertools.cycle([1.0, 2.0])
-    calm, other = measure([calls_of(itertools.repeat(STEADY)), calls_of(wild)], Sampling(), Clock())
+    calm, other = measure([calls_of(itertools.repeat(STEADY)), calls_of(itertools.cycle(WILD))], Sampling(), Clock())
     assert len(calm.interface_ns) == len(other.interface_ns) == MAX_SAMPLES
 
 
 def test_device_times_decide_where_every_call_has_one():
-    wild = itertools.cycle([1.0, 2.0])
-    (samples,) = measure([calls_of(wild, itertools.repeat(5e-6))], Sampling(), Clock())
+    (samples,) = measure([calls_of(itertools.cycle(WILD), itertools.repeat(5e-6))], Sampling(), Clock())
     assert samples.perf(64).device_samples_ns == (5000,) * 10
     assert samples.perf(64).workspace_bytes == 64
 
@@ -128,10 +123,7 @@ def test_the_sweeper_takes_twice_the_largest_cache(tmp_path):
     sweeper.sweep()
     assert sweeper._lines.size * 64 == 2 << 20
     assert set(sweeper._lines.tolist()) == {1}
-
-
-def test_without_a_word_from_the_system_a_usual_cache_is_assumed(tmp_path):
-    assert last_level_bytes(tmp_path) == 64 << 20
+    assert last_level_bytes(tmp_path / "unknown") == 64 << 20
 
 
 def test_this_machine_is_measured_by_the_best_round():
