@@ -43,7 +43,8 @@ from mluops_gtest.running.case_run import CaseRun, Options, PlannedCase, draft_r
 from mluops_gtest.running.guarded_call import GuardedCall, Task
 from mluops_gtest.running.options import OPTIONS, RunOptions, Stress
 from mluops_gtest.running.plan import RunPlan
-from mluops_gtest.running.run import RunContext, SchedulerProtocol, run, run_cases, with_commands
+from mluops_gtest.running.repetition import Confirmation, LeakWatch
+from mluops_gtest.running.run import RunContext, SchedulerProtocol, run, with_commands
 from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
@@ -133,15 +134,12 @@ def run_session(
                 before = (done.pop(case) for case in ids if case in done)
                 files = stack.enter_context(ResultFiles(folder, options.to_json(ids, plan.left_out), before))
             stack.enter_context(gc_frozen())
+            shared = Confirmation(), LeakWatch()
+            slots = [CaseRun(caller, case_options, saver, source, operators, *shared) for caller in opened.callers]
             try:
-                if opened.scheduler is None:
-                    report = run(
-                        planned, opened.callers, operators, source, context, case_options, listeners, files, saver
-                    )
-                else:
-                    report = run_cases(
-                        planned, opened.name, opened.scheduler, operators, context, case_options, listeners, dict, files
-                    )
+                report = run(
+                    planned, opened.name, slots, operators, context, case_options, listeners, files, opened.scheduler
+                )
             except UnwritableError as error:
                 if files is not None:
                     error.exit_code = ExitCode.worst([error.exit_code, files.tally.exit_code])
@@ -181,8 +179,6 @@ def context_of(
     options: RunOptions, content: tuple[str, ...], name: str, count: int, left_out: int, device: dict[str, Any] | None
 ) -> RunContext:
     """What the report says about the run besides its results."""
-    import numpy as np
-
     measured = {}
     if options.perf:
         how = {"warmup": options.warmup, "samples": options.samples or "auto", "cold_cache": options.cold_cache}
