@@ -4,12 +4,13 @@ The functions of the C API and of the device runtime have the types of their arg
 given back, and is counted on both sides. Data lie in the harness's own buffers, or between guard zones on a device.
 """
 
+import contextlib
 import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ctypes import POINTER, byref, c_float, c_int, c_int64, c_size_t, c_void_p
 from enum import Enum, IntEnum
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
@@ -115,28 +116,23 @@ def status_of(function: str, code: int) -> Status:
         raise ValueError(f"{function} answered {code}, which is not an mluOpStatus_t (0 to {max(Status):d})") from None
 
 
-class Resources:
+class Resources(contextlib.ExitStack):
     """Gives back in reverse order what was made within the `with` block, whatever happened there."""
 
     def __init__(self) -> None:
-        self._open: list[tuple[str, Callable[[], None]]] = []
+        super().__init__()
         # What the library refused to take back, in words.
         self.refusals: list[Refused] = []
 
     def own(self, kind: str, release: Callable[[], None]) -> None:
         """Something was made; `release` gives it back."""
-        self._open.append((kind, release))
+        self.callback(self._give_back, kind, release)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        while self._open:
-            kind, release = self._open.pop()
-            try:
-                release()
-            except Refused as refusal:
-                self.refusals.append(Refused(refusal.status, f"{refusal.note}: a {kind} was not given back"))
+    def _give_back(self, kind: str, release: Callable[[], None]) -> None:
+        try:
+            release()
+        except Refused as refusal:
+            self.refusals.append(Refused(refusal.status, f"{refusal.note}: a {kind} was not given back"))
 
 
 class Api:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from msgspec import field
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from mluops_gtest.backends.registry import BackendDependencies, is_in_process, load_backend
 from mluops_gtest.base.float_state import OWN, FloatState, require_float_state
@@ -58,13 +58,10 @@ def free_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int | None:
 
 def _of_machine(meminfo: Path) -> int | None:
     try:
-        for line in meminfo.read_text(encoding="ascii").splitlines():
-            name, _, value = line.partition(":")
-            if name == "MemAvailable":
-                return int(value.split()[0]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
+        lines = dict(line.split(":") for line in meminfo.read_text(encoding="ascii").splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, LookupError):
+        return None
 
 
 def _of_container(cgroup: Path) -> int | None:
@@ -123,11 +120,6 @@ class Reply(Value):
     # Threads or children of the call may still be at work.
     busy: bool = False
     workspace: int | None = None
-
-    @property
-    def reason(self) -> str:
-        """The causes in English."""
-        return format_reason(self.causes)
 
 
 def reply_of(backend: BackendAdapter, call: OpCall, *, empty: bool = False) -> Reply:
@@ -351,10 +343,6 @@ class BackendChoice(Value):
     def keeps_state(self) -> bool:
         """What a call leaves may meet the next one: a program without --serve is started for each."""
         return self.serve or self.spec.partition(":")[0] != "exec"
-
-    def to_message(self) -> dict[str, Any]:
-        """Plain values for a pipe."""
-        return asdict(self)
 
     def load(self, operators: Operators | None = None) -> Backend:
         """The backend; operators are loaded only for one that needs them."""

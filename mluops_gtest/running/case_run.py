@@ -267,12 +267,7 @@ class CaseRun:
         # Nobody arbitrates where only the readings are compared.
         task = task if explain == self.options.explain else replace(task, elements=None)
         return judge(
-            task,
-            call,
-            reply,
-            bitwise=self.options.bitwise,
-            is_reference=self.caller.is_reference,
-            explain=explain,
+            task, call, reply, bitwise=self.options.bitwise, is_reference=self.caller.is_reference, explain=explain
         )
 
     def _judge_at_rest(self, task: Task, call: GuardedCall, reply: Reply) -> CaseResult:

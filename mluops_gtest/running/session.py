@@ -242,8 +242,8 @@ class CaseRunner:
         self._session, self._request, self._keep = session, request, keep
         self._open = contextlib.ExitStack()
         self._case_run: CaseRun | None = None
-        # What the backend says of its version; empty where it says nothing.
-        self.version = ""
+        # What the backend calls itself, and its version; empty where it says nothing.
+        self.backend = self.version = ""
 
     @own_floats()
     def __enter__(self) -> "CaseRunner":
@@ -252,7 +252,7 @@ class CaseRunner:
         callers = self._open.enter_context(open_callers(request, catalogue))
         options = options_of(request, catalogue, 1, len(callers))
         self._context = context_of(request, catalogue.root_paths, callers[0].name, 1, 0, None)
-        self.version, self.precision = callers[0].version, callers[0].precision
+        self.backend, self.version, self.precision = callers[0].name, callers[0].version, callers[0].precision
         self.is_reference = callers[0].is_reference
         self._source = _OneByOne(self._session, request)
         self._case_run = CaseRun(callers[0], options, self._keep, self._source, catalogue.operators)
@@ -263,11 +263,6 @@ class CaseRunner:
     ) -> None:
         self._case_run = None
         self._open.__exit__(kind, error, trace)
-
-    @property
-    def backend(self) -> str:
-        """The name that the backend gives itself."""
-        return str(self._context.backend["name"])
 
     def prepare(self, operator: str) -> None:
         """Read all that is the same for every declared case of the operator, before somebody looks at the clock."""

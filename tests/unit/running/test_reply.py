@@ -9,6 +9,7 @@ import pytest
 from mluops_gtest import Status
 from mluops_gtest.core.buffers import checked_seconds
 from mluops_gtest.core.call import Crashed, Declined, OpCall, Violated
+from mluops_gtest.core.cause import format_reason
 from mluops_gtest.running import caller
 from mluops_gtest.running.caller import Ending, checked_size, free_bytes, reply_of
 
@@ -29,8 +30,8 @@ def reply(backend):
 def test_a_device_time_that_is_none_is_the_backends_error(seconds):
     answer = reply(Backend(device=seconds))
     assert (answer.status, answer.ended) == (None, Ending.ERROR)
-    assert "device_seconds() returned" in answer.reason
-    assert len(answer.reason) < 200
+    assert "device_seconds() returned" in format_reason(answer.causes)
+    assert len(format_reason(answer.causes)) < 200
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, np.float32(0.5), np.int64(1), None])
@@ -58,7 +59,7 @@ def test_a_scalar_that_is_none_is_the_backends_error(value):
 
     answer = reply(Backend(act))
     assert answer.ended is Ending.ERROR
-    assert "call.scalars['n']" in answer.reason
+    assert "call.scalars['n']" in format_reason(answer.causes)
 
 
 @pytest.mark.parametrize(

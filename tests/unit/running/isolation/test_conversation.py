@@ -17,11 +17,10 @@ from mluops_gtest.running.caller import Ending, Reply
 from mluops_gtest.running.workers.protocol import (
     BEGIN,
     HEAD,
-    HEALTH,
     LOAD,
     MAX_ANSWER_BYTES,
     RUN,
-    SUPPORT,
+    SAID,
     Answered,
     Channel,
     ClosedError,
@@ -273,7 +272,7 @@ def test_an_answer_is_read_strictly(answer):
         msgspec.json.encode(GOOD).replace(b'"scalars":{}', b'"scalars":{"a":' + b"9" * 100_000 + b"}"),
     ],
 )
-@pytest.mark.parametrize("kind", [RUN, LOAD, HEALTH, SUPPORT, BEGIN])
+@pytest.mark.parametrize("kind", [RUN, LOAD, SAID, BEGIN])
 def test_garbage_is_refused_by_every_kind_of_answer(kind, data):
     with pytest.raises(ProtocolError):
         kind.read(data)
