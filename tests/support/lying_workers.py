@@ -115,16 +115,12 @@ def change_answers(monkeypatch, change, liar=None, kind=BatchAnswer):
     monkeypatch.setattr(worker, "encode", lie)
 
 
-def call_failures_passed(monkeypatch, liar, from_batch=0, *, without_outputs=False):
+def call_failures_passed(monkeypatch, liar, from_batch=0):
     """From its so manieth batch on that worker says of failures that they passed."""
     done = itertools.count()
 
     def change(answer):
-        if next(done) < from_batch:
-            return encode(answer)
-        if without_outputs:
-            answer = BatchAnswer(tuple(UnitAnswer(unit.result) for unit in answer.units))
-        return passed(answer)
+        return encode(answer) if next(done) < from_batch else passed(answer)
 
     change_answers(monkeypatch, change, liar)
 
