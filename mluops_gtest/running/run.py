@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import field
@@ -34,6 +34,9 @@ from mluops_gtest.judging.fingerprint import with_fingerprint
 from mluops_gtest.running.caller import LostDeviceError
 from mluops_gtest.running.case_run import CaseRun, Options, PlannedCase
 from mluops_gtest.running.repetition import calls_to_show
+
+if TYPE_CHECKING:
+    from mluops_gtest.results.writer import ResultFiles
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -151,29 +154,14 @@ class Scheduler(Generic[T, R]):
             self._changed.notify_all()
 
 
-class ResultStore(Protocol):
-    """Keeps the results of a run: a listener from which they come back, so that the run itself need not hold them."""
-
-    def __call__(self, event: Event) -> None:
-        """Keep the result of a case that has finished."""
-
-    def __contains__(self, case: str) -> bool:
-        """That case has a result."""
-
-    def __iter__(self) -> Iterator[CaseResult]:
-        """All results, as they came."""
-
-    def in_order(self, cases: Iterable[str]) -> Sequence[CaseResult]:
-        """The results of these cases, which all have one."""
-
-
 class ResultsInMemory:
-    """For runs of which nothing is written."""
+    """Keeps the results of a run of which nothing is written; a listener from which they come back, as ResultFiles."""
 
     def __init__(self) -> None:
         self._results: dict[str, CaseResult] = {}
 
     def __call__(self, event: Event) -> None:
+        """Keep the result of a case that has finished."""
         if isinstance(event, CaseFinished):
             self._results[event.result.case] = event.result
         elif isinstance(event, CasesRetracted):
@@ -187,6 +175,7 @@ class ResultsInMemory:
         return iter(self._results.values())
 
     def in_order(self, cases: Iterable[str]) -> tuple[CaseResult, ...]:
+        """The results of these cases, which all have one."""
         return tuple(self._results[case] for case in cases)
 
 
@@ -254,7 +243,7 @@ def run(
     context: RunContext,
     options: Options,
     listeners: Sequence[Listener],
-    store: ResultStore | None = None,
+    store: "ResultFiles | ResultsInMemory | None" = None,
     scheduler: SchedulerProtocol[PlannedCase, PlannedCase | CaseResult | Event] | None = None,
 ) -> RunReport:
     """Run every planned case that has no result in the store yet, side by side in the slots or by the scheduler.
