@@ -46,11 +46,7 @@ if TYPE_CHECKING:
     from mluops_gtest.running.workers.fork_server import ForkServer
 
 
-_MEMINFO: Final = Path("/proc/meminfo")
-_CGROUP: Final = Path("/sys/fs/cgroup")
-
-
-def free_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int | None:
+def free_bytes(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
     """The bytes that may still be taken; None where the system does not tell."""
     found = [free for free in (_of_machine(meminfo), _of_container(cgroup)) if free is not None]
     return min(found, default=None)

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -258,11 +257,9 @@ class CaseRunner:
         self._case_run = CaseRun(callers[0], options, self._keep, self._source, catalogue.operators)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._case_run = None
-        self._open.__exit__(kind, error, trace)
+        self._open.close()
 
     def prepare(self, operator: str) -> None:
         """Read all that is the same for every declared case of the operator, before somebody looks at the clock."""

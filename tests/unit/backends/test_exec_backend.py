@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import sys
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -266,20 +264,22 @@ def test_the_device_is_told_twice(adapter, serve, device, tmp_path, monkeypatch)
 
 
 @both_ways
-def test_an_interrupted_call_leaves_no_process_and_no_folder(adapter, serve, tmp_path):
-    """Ctrl-C while the program works."""
+def test_an_interrupted_call_leaves_no_process_and_no_folder(adapter, serve, tmp_path, monkeypatch):
+    """Ctrl-C while the program works, and we take what it prints."""
+    drain = exec_backend.OutputPipe.drain
 
-    def interrupt():
-        while not (tmp_path / "who").exists():
-            time.sleep(0.01)
-        signal.raise_signal(signal.SIGINT)
+    def interrupt(output):
+        if (tmp_path / "who").exists():
+            signal.raise_signal(signal.SIGINT)
+        drain(output)
 
-    threading.Thread(target=interrupt, daemon=True).start()
+    monkeypatch.setattr(exec_backend.OutputPipe, "drain", interrupt)
     backend = adapter(
         f"echo $$ $1 > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/who\necho hello\nexec sleep 60\n", serve
     )
     with pytest.raises(KeyboardInterrupt):
         backend.run(scale_call())
+    monkeypatch.undo()
     pid, folder = (tmp_path / "who").read_text().split()
     assert gone(int(pid))
     assert not os.path.exists(folder)
