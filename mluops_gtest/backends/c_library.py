@@ -18,12 +18,11 @@ from msgspec.structs import replace
 
 from mluops_gtest.backends.c_memory import (
     MADE,
-    Account,
+    RUNTIME,
     Api,
     CallMemory,
     DeviceMemory,
     Function,
-    HostMemory,
     Prototypes,
     Refused,
     Resources,
@@ -287,10 +286,12 @@ class CLibraryBackend:
         self.name = name or f"c:{self._library.name}"
         self._api = Api(self._library)
         self.version = self._api.version()
-        self._runtime = Runtime.within(self._library) if beside is None else Runtime(beside)
+        # The library itself, or one that it depends on, may offer the runtime.
+        if beside is None and len(self._library.lacking(RUNTIME)) < len(RUNTIME):
+            beside = self._library
+        self._runtime = None if beside is None else Runtime(beside)
         self._operators: dict[str, _Bound] = {}
         self._seconds: float | None = None
-        self.account = Account()
 
     @classmethod
     def mlu(cls, functions: CFunctions, runtime: str | Path | None = None) -> "CLibraryBackend":
@@ -305,7 +306,7 @@ class CLibraryBackend:
     def workspace_size(self, call: OpCall) -> int:
         """What the library's query says; 0 where it refuses, which `run` then tells."""
         operator = self._bound(call.operator)
-        with Resources(self.account) as resources:
+        with Resources() as resources:
             try:
                 arguments = self._arguments_of(call, operator, resources, self._memory_for(resources, call.device))
                 answer = operator.ask(arguments)
@@ -317,7 +318,7 @@ class CLibraryBackend:
         """Make the call; the status is the operator's, or that of the function around it that refused first."""
         operator = self._bound(call.operator)
         self._seconds = None
-        with Resources(self.account) as resources:
+        with Resources() as resources:
             try:
                 status = self._run(call, operator, resources)
             except Refused as refused:
@@ -332,7 +333,7 @@ class CLibraryBackend:
     def run_empty(self, call: OpCall) -> None:
         """All that a call takes but the operator: handle, descriptors, workspace query, copies."""
         operator = replace(self._bound(call.operator), function=lambda *_: 0)
-        with contextlib.suppress(Refused), Resources(self.account) as resources:
+        with contextlib.suppress(Refused), Resources() as resources:
             self._run(call, operator, resources)
 
     def device_seconds(self) -> float | None:
@@ -342,7 +343,7 @@ class CLibraryBackend:
     def healthy(self) -> bool:
         """Everything but an operator works: handle, queue, a small buffer, sync, free."""
         device = os.environ.get(DEVICE_VARIABLE, "")
-        with Resources(self.account) as resources:
+        with Resources() as resources:
             try:
                 memory = self._memory_for(resources, int(device) if device.isdecimal() else None)
                 make_handle(self._api, resources, Handle(), memory.queue)
@@ -383,7 +384,7 @@ class CLibraryBackend:
         return status
 
     def _memory_for(self, resources: Resources, device: int | None) -> CallMemory:
-        return HostMemory() if self._runtime is None else DeviceMemory(self._runtime, resources, device)
+        return CallMemory() if self._runtime is None else DeviceMemory(self._runtime, resources, device)
 
     def _arguments_of(self, call: OpCall, operator: _Bound, resources: Resources, memory: CallMemory) -> CallArguments:
         """The handle and all descriptors; what the call has as None stays null."""

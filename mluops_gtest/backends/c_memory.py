@@ -4,14 +4,13 @@ The functions of the C API and of the device runtime have the types of their arg
 given back, and is counted on both sides. Data lie in the harness's own buffers, or between guard zones on a device.
 """
 
+import contextlib
 import ctypes
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ctypes import POINTER, byref, c_float, c_int, c_int64, c_size_t, c_void_p
-from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from pathlib import Path
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final
 
 import numpy as np
 
@@ -117,45 +116,23 @@ def status_of(function: str, code: int) -> Status:
         raise ValueError(f"{function} answered {code}, which is not an mluOpStatus_t (0 to {max(Status):d})") from None
 
 
-@dataclass(slots=True)
-class Account:
-    """How many handles, queues, descriptors, buffers, … were made, and how many of them given back."""
-
-    made: Counter[str] = field(default_factory=Counter)
-    returned: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def outstanding(self) -> Counter[str]:
-        """What was made and not given back."""
-        return self.made - self.returned
-
-
-class Resources:
+class Resources(contextlib.ExitStack):
     """Gives back in reverse order what was made within the `with` block, whatever happened there."""
 
-    def __init__(self, account: Account) -> None:
-        self._account = account
-        self._open: list[tuple[str, Callable[[], None]]] = []
+    def __init__(self) -> None:
+        super().__init__()
         # What the library refused to take back, in words.
         self.refusals: list[Refused] = []
 
     def own(self, kind: str, release: Callable[[], None]) -> None:
         """Something was made; `release` gives it back."""
-        self._account.made[kind] += 1
-        self._open.append((kind, release))
+        self.callback(self._give_back, kind, release)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        while self._open:
-            kind, release = self._open.pop()
-            try:
-                release()
-            except Refused as refusal:
-                self.refusals.append(Refused(refusal.status, f"{refusal.note}: a {kind} was not given back"))
-            else:
-                self._account.returned[kind] += 1
+    def _give_back(self, kind: str, release: Callable[[], None]) -> None:
+        try:
+            release()
+        except Refused as refusal:
+            self.refusals.append(Refused(refusal.status, f"{refusal.note}: a {kind} was not given back"))
 
 
 class Api:
@@ -234,11 +211,6 @@ class Runtime(Api):
         self.has_notifiers = not library.lacking(NOTIFIERS)
         self.bind({**RUNTIME, **(NOTIFIERS if self.has_notifiers else {})})
 
-    @staticmethod
-    def within(library: SharedLibrary) -> "Runtime | None":
-        """The runtime of the library itself or of one that it depends on; None where there is no trace of one."""
-        return Runtime(library) if len(library.lacking(RUNTIME)) < len(RUNTIME) else None
-
     def call(self, name: str, *arguments: Any, about: str = "") -> None:  # noqa: ARG002
         """Call the function; the status is the API's word for what its error number means to a caller."""
         code = self._functions[name](*arguments)
@@ -281,50 +253,35 @@ class Role(Enum):
     PAGE = "page"
 
 
-class CallMemory(Protocol):
-    """Takes the blocks of one call, lets the operator work on them and tells what it did to them."""
+class CallMemory:
+    """Takes the blocks of one call, lets the operator work on them and tells what it did to them.
+
+    Without a runtime that is the harness's own buffers, which the harness guards and compares.
+    """
 
     # The queue of the handle; None is the null queue.
-    queue: int | None
-    # How the time was taken, where that needs saying.
-    remark: str
-
-    def put(self, name: str, data: Array, role: Role) -> int:
-        """The address that the operator gets for these bytes."""
-
-    def page(self, name: str) -> int:
-        """An address that is not null and must not be followed."""
-
-    def execute(self, operate: Callable[[], int]) -> tuple[int, float | None]:
-        """Call the operator and wait for it; its answer, and the device's seconds where a device measures them."""
-
-    def collect(self) -> list[Cause]:
-        """Bring the outputs back; forbidden writes in words."""
-
-
-class HostMemory:
-    """No runtime: the operator works on the harness's own buffers, which the harness guards and compares."""
-
     queue: int | None = None
+    # How the time was taken, where that needs saying.
     remark = "no runtime: host memory, null queue, time by the wall clock"
 
     def __init__(self) -> None:
         self._pages: dict[str, Array] = {}
 
     def put(self, name: str, data: Array, role: Role) -> int:  # noqa: ARG002
-        """The buffer's own address."""
+        """The address that the operator gets for these bytes."""
         return int(data.ctypes.data)
 
     def page(self, name: str) -> int:
+        """An address that is not null and must not be followed."""
         self._pages[name] = _PAGE.copy()
         return int(self._pages[name].ctypes.data)
 
     def execute(self, operate: Callable[[], int]) -> tuple[int, float | None]:
-        """The answer; no device, no device time."""
+        """Call the operator and wait for it; its answer, and the device's seconds where a device measures them."""
         return operate(), None
 
     def collect(self) -> list[Cause]:
-        """Writes into pages; all else the harness finds itself."""
+        """Bring the outputs back; forbidden writes in words, as far as the harness does not find them itself."""
         return [PageWritten(name) for name, page in self._pages.items() if not np.array_equal(page, _PAGE)]
 
 
@@ -335,16 +292,15 @@ class _Block(Value):
     role: Role
 
 
-class DeviceMemory:
+class DeviceMemory(CallMemory):
     """A device: every block lies between guard zones of its own, and comes back after the call."""
 
     def __init__(self, runtime: Runtime, resources: Resources, device: int | None) -> None:
-        self._runtime = runtime
-        self._resources = resources
+        super().__init__()
+        self._runtime, self._resources = runtime, resources
         if device is not None:
             runtime.call("cnrtSetDevice", device)
-        self._queue = runtime.make(resources, "queue", "cnrtQueueCreate", "cnrtQueueDestroy")
-        self.queue: int | None = self._queue
+        self.queue = runtime.make(resources, "queue", "cnrtQueueCreate", "cnrtQueueDestroy")
         self.remark = "" if runtime.has_notifiers else "no notifiers: time by the wall clock"
         self._blocks: list[_Block] = []
 
@@ -364,7 +320,7 @@ class DeviceMemory:
 
     def execute(self, operate: Callable[[], int]) -> tuple[int, float | None]:
         """The answer, and the seconds between two notifiers around the call."""
-        runtime, queue = self._runtime, self._queue
+        runtime, queue = self._runtime, self.queue
         names = ("notifier", "cnrtNotifierCreate", "cnrtNotifierDestroy")
         notifiers = [runtime.make(self._resources, *names) for _ in range(2 * runtime.has_notifiers)]
         for notifier in notifiers[:1]:

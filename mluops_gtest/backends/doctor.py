@@ -78,9 +78,9 @@ class _Promise(Value):
 
     name: str
     message: str
-    shown_by: Callable[[_Run], bool]
     broken_by: Callable[[_Run], bool]
     advice: str
+    shown_by: Callable[[_Run], bool] = lambda run: run.computes
 
 
 def _always(_: _Run) -> bool:
@@ -92,77 +92,72 @@ _PROMISES: Final = (
     _Promise(
         "cases",
         "the cases themselves are sound",
-        _always,
         lambda run: run.result.content_error,
         "Not the backend's fault: run `mluops-test verify`.",
+        shown_by=_always,
     ),
     _Promise(
         "empty tensors",
         "tensors without elements end the call at once and nothing is written",
         lambda run: run.is_empty,
-        lambda run: run.is_empty,
         "Answer SUCCESS before any memory is touched; report scalar results as 0.",
+        shown_by=lambda run: run.is_empty,
     ),
     _Promise(
         "workspace",
         "works with exactly the workspace that it asks for",
-        lambda run: run.computes,
         lambda run: run.misuses_workspace,
         "workspace_size(call) must return an int ≥ 0, and run() may write no byte beyond call.workspace_size.",
     ),
     _Promise(
         "inputs",
         "inputs stay as they are",
-        lambda run: run.computes,
         lambda run: run.has(c.InputChanged),
         "Inputs belong to the caller: work on a copy or in the workspace.",
     ),
     _Promise(
         "memory",
         "nothing is written outside of the buffers",
-        _always,
         lambda run: run.result.outcome is Outcome.MEMORY,
         "Look at the last tile and at sizes that are no multiple of it.",
+        shown_by=_always,
     ),
     _Promise(
         "refusals",
         "a refused call writes nothing",
-        lambda run: run.is_refused,
         lambda run: run.is_refused and run.result.outcome is Outcome.FAILED,
         "Make all checks before the first write.",
+        shown_by=lambda run: run.is_refused,
     ),
     _Promise(
         "statuses",
         "wrong calls are refused with the status of the first check that fails",
-        lambda run: run.is_refused,
         lambda run: run.is_refused or run.result.outcome is Outcome.WRONG_STATUS,
         "`mluops-test ops OPERATOR` lists the checks in their order.",
+        shown_by=lambda run: run.is_refused,
     ),
     _Promise(
         "calls",
         "every call comes back with a status",
-        lambda run: run.computes,
         lambda run: run.result.outcome.has_no_answer,
         "run(call) must return a Status; raise Declined(reason) for what you do not offer.",
     ),
     _Promise(
         "deterministic",
         "repeated calls give the same bits",
-        lambda run: run.computes and not run.operator.order_free,
         lambda run: run.has(c.NotReproducible),
         "Fix the order of sums, or say `deterministic = False` on the backend if it is meant so.",
+        shown_by=lambda run: run.computes and not run.operator.order_free,
     ),
     _Promise(
         "outputs",
         "outputs are written whole, in their own shape and element type, and results reported",
-        lambda run: run.computes,
         lambda run: run.has(c.Unwritten, c.ScalarMissing),
         "Write in place: call.array(name)[...] = values; scalar results go to call.scalars[name].",
     ),
     _Promise(
         "values",
         "values are within the criteria",
-        lambda run: run.computes,
         _always,
         "`mluops-test run CASE --backend …` shows the worst element.",
     ),

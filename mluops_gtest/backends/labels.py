@@ -110,9 +110,8 @@ _LIBRARY_FOLDERS: Final = ("/usr/local/lib", "/lib64", "/usr/lib64", "/lib", "/u
 def file_labels(spec: str, runtime: str | None) -> dict[str, str]:
     """`backend.file` with a short sha256 per file, and `backend.build_id` where the linker left one."""
     files = list(dict.fromkeys(_files(spec, runtime)))
-    told = [words for words in map(_digested, files) if words]
-    ids = [found for found in map(build_id, files) if found]
-    labels = {FILE: ", ".join(told), BUILD_ID: ", ".join(ids)}
+    labels = {FILE: ", ".join(filter(None, map(_digested, files)))}
+    labels[BUILD_ID] = ", ".join(filter(None, map(build_id, files)))
     return {name: value for name, value in labels.items() if value}
 
 

@@ -92,8 +92,8 @@ _ACCELERATORS: Final = ("cuda", "mlu", "xpu")
 class Device:
     """A place to compute; this one is the processor, whose tensors are the caller's buffers themselves."""
 
-    def __init__(self, torch: Any) -> None:
-        self._torch = torch
+    def __init__(self, torch: Any, device: Any = "cpu") -> None:
+        self._torch, self._device = torch, device
 
     def upload(self, arg: TensorArg) -> Any:
         """The argument's elements as a torch tensor on the device; here it shares the buffer's memory."""
@@ -109,17 +109,19 @@ class Device:
         return time.perf_counter() - start
 
     def answers(self) -> bool:
-        """A tiny computation comes out right."""
-        return _adds(self._torch, "cpu")
+        """A tiny computation comes out right; a device that is lost raises RuntimeError."""
+        try:
+            return bool((self._torch.ones(2, device=self._device) + 1).sum().item() == 4)
+        except RuntimeError:
+            return False
 
 
 class Accelerator(Device):
     """A device behind torch.<kind>: tensors are copied, time is taken by events on its stream."""
 
     def __init__(self, torch: Any, runtime: Any, kind: str, index: int) -> None:
-        super().__init__(torch)
+        super().__init__(torch, torch.device(kind, index))
         self._runtime, self._index = runtime, index
-        self._device = torch.device(kind, index)
 
     def upload(self, arg: TensorArg) -> Any:
         """A copy. Outputs are copied, too: what the operator leaves unwritten comes back as it was."""
@@ -137,13 +139,6 @@ class Accelerator(Device):
             end.record()
             self._runtime.synchronize()
         return float(start.elapsed_time(end)) / 1e3  # milliseconds
-
-    def answers(self) -> bool:
-        """Add on the device; a device that is lost raises RuntimeError."""
-        try:
-            return _adds(self._torch, self._device)
-        except RuntimeError:
-            return False
 
 
 def load_torch() -> Any:
@@ -199,10 +194,6 @@ def _shared(torch: Any, arg: TensorArg) -> Any:
         array = np.empty(arg.dims, arg.dtype.storage)
     # torch has no read-only tensors and warns of such arrays.
     return torch.from_numpy(array if array.flags.writeable else array.copy())
-
-
-def _adds(torch: Any, device: Any) -> bool:
-    return bool((torch.ones(2, device=device) + 1).sum().item() == 4)
 
 
 class TorchBackend:

@@ -177,12 +177,12 @@ def known_backends() -> Iterator[KnownBackend]:
     for word, message in ADAPTERS.items():
         yield KnownBackend(word, message, _adapter_problem(word))
     for point in _installed():
+        problem = ""
         try:
             checked_backend(point.name, _guarded(point.name, point.load))
         except BackendError as error:
-            yield KnownBackend(point.name, f"entry point ({point.value})", str(error))
-        else:
-            yield KnownBackend(point.name, f"entry point ({point.value})")
+            problem = str(error)
+        yield KnownBackend(point.name, f"entry point ({point.value})", problem)
 
 
 def _adapter_problem(word: str) -> str:

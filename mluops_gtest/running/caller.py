@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from msgspec import field
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from mluops_gtest.backends.registry import BackendDependencies, is_in_process, load_backend
 from mluops_gtest.base.float_state import OWN, FloatState, require_float_state
@@ -46,11 +46,7 @@ if TYPE_CHECKING:
     from mluops_gtest.running.workers.fork_server import ForkServer
 
 
-_MEMINFO: Final = Path("/proc/meminfo")
-_CGROUP: Final = Path("/sys/fs/cgroup")
-
-
-def free_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int | None:
+def free_bytes(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")) -> int | None:
     """The bytes that may still be taken; None where the system does not tell."""
     found = [free for free in (_of_machine(meminfo), _of_container(cgroup)) if free is not None]
     return min(found, default=None)
@@ -58,13 +54,10 @@ def free_bytes(meminfo: Path = _MEMINFO, cgroup: Path = _CGROUP) -> int | None:
 
 def _of_machine(meminfo: Path) -> int | None:
     try:
-        for line in meminfo.read_text(encoding="ascii").splitlines():
-            name, _, value = line.partition(":")
-            if name == "MemAvailable":
-                return int(value.split()[0]) * 1024
-    except (OSError, ValueError, IndexError):
-        pass
-    return None
+        lines = dict(line.split(":") for line in meminfo.read_text(encoding="ascii").splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, LookupError):
+        return None
 
 
 def _of_container(cgroup: Path) -> int | None:
@@ -123,11 +116,6 @@ class Reply(Value):
     # Threads or children of the call may still be at work.
     busy: bool = False
     workspace: int | None = None
-
-    @property
-    def reason(self) -> str:
-        """The causes in English."""
-        return format_reason(self.causes)
 
 
 def reply_of(backend: BackendAdapter, call: OpCall, *, empty: bool = False) -> Reply:
@@ -351,10 +339,6 @@ class BackendChoice(Value):
     def keeps_state(self) -> bool:
         """What a call leaves may meet the next one: a program without --serve is started for each."""
         return self.serve or self.spec.partition(":")[0] != "exec"
-
-    def to_message(self) -> dict[str, Any]:
-        """Plain values for a pipe."""
-        return asdict(self)
 
     def load(self, operators: Operators | None = None) -> Backend:
         """The backend; operators are loaded only for one that needs them."""

@@ -127,9 +127,9 @@ class CaseRun:
         if options.stress is not None:
             self._try = StressRun(self, options.stress).run
         elif options.sampling is not None:
-            from mluops_gtest.running.timing import TimedRun  # late, as all that times
+            from mluops_gtest.running.timing import attempt_and_time  # late, as all that times
 
-            self._try = TimedRun(self, options.sampling).run
+            self._try = partial(attempt_and_time, self, options.sampling)
 
     def run(self, planned: PlannedCase) -> CaseResult:
         """The verdict on a planned case; LostDeviceError where its backend can no longer be called."""
@@ -267,12 +267,7 @@ class CaseRun:
         # Nobody arbitrates where only the readings are compared.
         task = task if explain == self.options.explain else replace(task, elements=None)
         return judge(
-            task,
-            call,
-            reply,
-            bitwise=self.options.bitwise,
-            is_reference=self.caller.is_reference,
-            explain=explain,
+            task, call, reply, bitwise=self.options.bitwise, is_reference=self.caller.is_reference, explain=explain
         )
 
     def _judge_at_rest(self, task: Task, call: GuardedCall, reply: Reply) -> CaseResult:

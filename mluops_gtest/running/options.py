@@ -7,7 +7,7 @@ Neither click nor numpy is loaded for it.
 
 import os
 import re
-from collections.abc import KeysView, Mapping
+from collections.abc import Iterator, KeysView, Mapping
 from typing import Any, Final, Literal
 
 from msgspec import field
@@ -379,6 +379,14 @@ class RunOptions(Value):
         """The options that do not have their defaults, in the order of the table."""
         return {name: None for name, one in OPTIONS.items() if getattr(self, name) != one.default}.keys()
 
+    def single_values(self) -> Iterator[tuple[str, Option, Any]]:
+        """Every value, those of a tuple one by one, with the name and the option; None is no value."""
+        for name, one in OPTIONS.items():
+            values = getattr(self, name)
+            for value in values if isinstance(values, tuple) else (values,):
+                if value is not None:
+                    yield name, one, value
+
     def repro_options(self) -> tuple[str, ...]:
         """What a repro line needs after `mluops-test run CASE`: the values, then the flags."""
         words = [*root_words(self.roots, self.settings)]
@@ -404,12 +412,10 @@ class RunOptions(Value):
 
         options = convert({**record, "roots": recorded_roots(record)}, RunOptions, source)
         check_labels(options.labels, replace(source, at="$.labels"))
-        for name, one in OPTIONS.items():
-            values = getattr(options, name)
-            for value in values if isinstance(values, tuple) else (values,):
-                least = one.above if one.least is None else one.least
-                if least is not None and value is not None and not least <= value < 2**63:
-                    raise source.error(f"{value} is too small; it must be at least {least}", f".{name}")
+        for name, one, value in options.single_values():
+            least = one.above if one.least is None else one.least
+            if least is not None and not least <= value < 2**63:
+                raise source.error(f"{value} is too small; it must be at least {least}", f".{name}")
         if options.stress is not None:
             try:
                 Stress.parse(options.stress)

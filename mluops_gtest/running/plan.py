@@ -22,7 +22,6 @@ from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.core.buffers import gets_buffer
 from mluops_gtest.core.case import Expect, Query
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import DType, Layout, TensorDesc
 from mluops_gtest.results.folder import read_report
@@ -42,12 +41,7 @@ class RecordedTimes(Value):
     @staticmethod
     def read(path: Path) -> "RecordedTimes":
         """The times in a results folder or a report.json."""
-        return RecordedTimes.of(read_report(path))
-
-    @staticmethod
-    def of(report: RunReport) -> "RecordedTimes":
-        """What the run recorded."""
-        ran = [result for result in report.results if result.outcome is not Outcome.NOT_RUN]
+        ran = [result for result in read_report(path).results if result.outcome is not Outcome.NOT_RUN]
         return RecordedTimes({result.case: result.seconds for result in ran})
 
     @property
@@ -109,9 +103,6 @@ class Shard(Value):
         if not (slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
             raise UsageError(f"--shard {text}: write I/N with 1 ≤ I ≤ N, e.g. --shard 2/5.")
         return Shard(int(index), int(count))
-
-    def __str__(self) -> str:
-        return f"{self.index}/{self.count}"
 
 
 def shard_of(ids: Sequence[str], costs: Mapping[str, int], shard: Shard) -> set[str]:
@@ -187,15 +178,11 @@ def _refuse_together(options: RunOptions, given: Set[str], word: Callable[[str],
 
 def _refuse_small(options: RunOptions) -> None:
     """Refuse numbers that the command line does not read."""
-    for name, one in OPTIONS.items():
-        values = getattr(options, name)
-        for value in values if isinstance(values, tuple) else (values,):
-            if value is None:
-                continue
-            if one.least is not None and value < one.least:
-                raise UsageError(f"{name}={value} is too small; it must be at least {one.least}.")
-            if one.above is not None and value <= one.above:
-                raise UsageError(f"{name}={value} is too small; it must be above {one.above}.")
+    for name, one, value in options.single_values():
+        if one.least is not None and value < one.least:
+            raise UsageError(f"{name}={value} is too small; it must be at least {one.least}.")
+        if one.above is not None and value <= one.above:
+            raise UsageError(f"{name}={value} is too small; it must be above {one.above}.")
 
 
 def _refuse_on_cluster(options: RunOptions, word: Callable[[str], str]) -> None:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import field
@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core import cause
-from mluops_gtest.core.case import CaseSource
 from mluops_gtest.core.cause import Cause
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.operator import Operator
@@ -32,10 +31,12 @@ from mluops_gtest.core.report import (
 )
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging.fingerprint import with_fingerprint
-from mluops_gtest.results.saved_outputs import OutputListener
-from mluops_gtest.running.caller import Caller, LostDeviceError
+from mluops_gtest.running.caller import LostDeviceError
 from mluops_gtest.running.case_run import CaseRun, Options, PlannedCase
-from mluops_gtest.running.repetition import Confirmation, LeakWatch, calls_to_show
+from mluops_gtest.running.repetition import calls_to_show
+
+if TYPE_CHECKING:
+    from mluops_gtest.results.writer import ResultFiles
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -153,29 +154,14 @@ class Scheduler(Generic[T, R]):
             self._changed.notify_all()
 
 
-class ResultStore(Protocol):
-    """Keeps the results of a run: a listener from which they come back, so that the run itself need not hold them."""
-
-    def __call__(self, event: Event) -> None:
-        """Keep the result of a case that has finished."""
-
-    def __contains__(self, case: str) -> bool:
-        """That case has a result."""
-
-    def __iter__(self) -> Iterator[CaseResult]:
-        """All results, as they came."""
-
-    def in_order(self, cases: Iterable[str]) -> Sequence[CaseResult]:
-        """The results of these cases, which all have one."""
-
-
 class ResultsInMemory:
-    """For runs of which nothing is written."""
+    """Keeps the results of a run of which nothing is written; a listener from which they come back, as ResultFiles."""
 
     def __init__(self) -> None:
         self._results: dict[str, CaseResult] = {}
 
     def __call__(self, event: Event) -> None:
+        """Keep the result of a case that has finished."""
         if isinstance(event, CaseFinished):
             self._results[event.result.case] = event.result
         elif isinstance(event, CasesRetracted):
@@ -189,6 +175,7 @@ class ResultsInMemory:
         return iter(self._results.values())
 
     def in_order(self, cases: Iterable[str]) -> tuple[CaseResult, ...]:
+        """The results of these cases, which all have one."""
         return tuple(self._results[case] for case in cases)
 
 
@@ -250,44 +237,20 @@ def shapes_of(operators: Mapping[str, Operator], failed: Set[str]) -> dict[str, 
 
 def run(
     plan: Sequence[PlannedCase],
-    callers: Sequence[Caller],
-    operators: Mapping[str, Operator],
-    source: CaseSource,
-    context: RunContext,
-    options: Options,
-    listeners: Sequence[Listener],
-    store: ResultStore | None = None,
-    save_outputs: OutputListener | None = None,
-) -> RunReport:
-    """Run every planned case without a result in the store, side by side on the callers."""
-    shared = Confirmation(), LeakWatch()
-    slots = [CaseRun(caller, options, save_outputs, source, operators, *shared) for caller in callers]
-
-    def timing() -> dict[str, float]:
-        return {
-            "backend": sum(slot.times.backend for slot in slots),
-            "compare": sum(slot.times.compare for slot in slots),
-        }
-
-    scheduler = Scheduler(slots)
-    return run_cases(plan, callers[0].name, scheduler, operators, context, options, listeners, timing, store)
-
-
-def run_cases(
-    plan: Sequence[PlannedCase],
     backend: str,
-    scheduler: SchedulerProtocol[PlannedCase, PlannedCase | CaseResult | Event],
+    slots: Sequence[CaseRun],
     operators: Mapping[str, Operator],
     context: RunContext,
     options: Options,
     listeners: Sequence[Listener],
-    timing: Callable[[], dict[str, float]],
-    store: ResultStore | None = None,
+    store: "ResultFiles | ResultsInMemory | None" = None,
+    scheduler: SchedulerProtocol[PlannedCase, PlannedCase | CaseResult | Event] | None = None,
 ) -> RunReport:
-    """Run every planned case that has no result in the store yet.
+    """Run every planned case that has no result in the store yet, side by side in the slots or by the scheduler.
 
     Cases that are not reached are not_run, and an interrupt still gives a report.
     """
+    scheduler = Scheduler(slots) if scheduler is None else scheduler
     store = ResultsInMemory() if store is None else store
     everybody: tuple[Listener, ...] = (store, *listeners)
 
@@ -333,7 +296,7 @@ def run_cases(
         started=started.isoformat(timespec="seconds"),
         seconds=time.perf_counter() - begin,
         results=store.in_order(planned.id for planned in plan),
-        timing=timing(),
+        timing={part: sum(getattr(slot.times, part) for slot in slots) for part in ("backend", "compare") if slots},
         interrupted=interrupted or scheduler.interrupted,
         labels=context.labels,
         shapes=shapes_of(operators, explained),

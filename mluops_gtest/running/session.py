@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -43,7 +42,8 @@ from mluops_gtest.running.case_run import CaseRun, Options, PlannedCase, draft_r
 from mluops_gtest.running.guarded_call import GuardedCall, Task
 from mluops_gtest.running.options import OPTIONS, RunOptions, Stress
 from mluops_gtest.running.plan import RunPlan
-from mluops_gtest.running.run import RunContext, SchedulerProtocol, run, run_cases, with_commands
+from mluops_gtest.running.repetition import Confirmation, LeakWatch
+from mluops_gtest.running.run import RunContext, SchedulerProtocol, run, with_commands
 from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
@@ -133,15 +133,12 @@ def run_session(
                 before = (done.pop(case) for case in ids if case in done)
                 files = stack.enter_context(ResultFiles(folder, options.to_json(ids, plan.left_out), before))
             stack.enter_context(gc_frozen())
+            shared = Confirmation(), LeakWatch()
+            slots = [CaseRun(caller, case_options, saver, source, operators, *shared) for caller in opened.callers]
             try:
-                if opened.scheduler is None:
-                    report = run(
-                        planned, opened.callers, operators, source, context, case_options, listeners, files, saver
-                    )
-                else:
-                    report = run_cases(
-                        planned, opened.name, opened.scheduler, operators, context, case_options, listeners, dict, files
-                    )
+                report = run(
+                    planned, opened.name, slots, operators, context, case_options, listeners, files, opened.scheduler
+                )
             except UnwritableError as error:
                 if files is not None:
                     error.exit_code = ExitCode.worst([error.exit_code, files.tally.exit_code])
@@ -181,8 +178,6 @@ def context_of(
     options: RunOptions, content: tuple[str, ...], name: str, count: int, left_out: int, device: dict[str, Any] | None
 ) -> RunContext:
     """What the report says about the run besides its results."""
-    import numpy as np
-
     measured = {}
     if options.perf:
         how = {"warmup": options.warmup, "samples": options.samples or "auto", "cold_cache": options.cold_cache}
@@ -246,8 +241,8 @@ class CaseRunner:
         self._session, self._request, self._keep = session, request, keep
         self._open = contextlib.ExitStack()
         self._case_run: CaseRun | None = None
-        # What the backend says of its version; empty where it says nothing.
-        self.version = ""
+        # What the backend calls itself, and its version; empty where it says nothing.
+        self.backend = self.version = ""
 
     @own_floats()
     def __enter__(self) -> "CaseRunner":
@@ -256,22 +251,15 @@ class CaseRunner:
         callers = self._open.enter_context(open_callers(request, catalogue))
         options = options_of(request, catalogue, 1, len(callers))
         self._context = context_of(request, catalogue.root_paths, callers[0].name, 1, 0, None)
-        self.version, self.precision = callers[0].version, callers[0].precision
+        self.backend, self.version, self.precision = callers[0].name, callers[0].version, callers[0].precision
         self.is_reference = callers[0].is_reference
         self._source = _OneByOne(self._session, request)
         self._case_run = CaseRun(callers[0], options, self._keep, self._source, catalogue.operators)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._case_run = None
-        self._open.__exit__(kind, error, trace)
-
-    @property
-    def backend(self) -> str:
-        """The name that the backend gives itself."""
-        return str(self._context.backend["name"])
+        self._open.close()
 
     def prepare(self, operator: str) -> None:
         """Read all that is the same for every declared case of the operator, before somebody looks at the clock."""

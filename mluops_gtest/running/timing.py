@@ -203,20 +203,14 @@ class TimedCase:
         return replace(result, seconds=self._passed.seconds, perf=perf)
 
 
-class TimedRun:
-    """`--perf`: attempts a case, then times it where it computes and passed."""
-
-    def __init__(self, case_run: CaseRun, sampling: Sampling) -> None:
-        self._case_run, self._sampling = case_run, sampling
-
-    def run(self, task: Task) -> CaseResult:
-        """The verdict on the case, with its times."""
-        result = self._case_run.attempt(task)
-        if result.outcome is not Outcome.PASSED or not task.expectation.answer.computes:
-            return result
-        with errors_become_result(task.draft) as pending:
-            (pending.result,) = _time_side_by_side([(self._case_run, task, result)], self._sampling)
-        return pending.result
+def attempt_and_time(case_run: CaseRun, sampling: Sampling, task: Task) -> CaseResult:
+    """`--perf`: the verdict on the case, with its times where it computes and passed."""
+    result = case_run.attempt(task)
+    if result.outcome is not Outcome.PASSED or not task.expectation.answer.computes:
+        return result
+    with errors_become_result(task.draft) as pending:
+        (pending.result,) = _time_side_by_side([(case_run, task, result)], sampling)
+    return pending.result
 
 
 def _time_side_by_side(

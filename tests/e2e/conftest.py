@@ -12,6 +12,7 @@ import pytest
 
 from mluops_gtest.cli.main import run_main
 from tests.support.built_once import built_once
+from tests.support.crashing_backends import VICTIM
 from tests.support.toy_root import write_toy_root
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -19,6 +20,37 @@ SUPPORT = Path(__file__).parents[1] / "support"
 _INNOCENT = ("dynamic_scatter_backward/network_mvxnet_twin", "voxel_pooling_forward/order_of_axes")
 ONE_VICTIM = ("masked_im2col_forward/retinanet_3x3_twin_float", *_INNOCENT)
 TWO_VICTIMS = ("masked_im2col_forward/order_of_rows_half", *ONE_VICTIM)
+
+
+def backends_in(module):
+    """Makes the --backend words of the classes in a module of tests/support."""
+    return lambda name: f"{SUPPORT / module}.py:{name}"
+
+
+wrong = backends_in("wrong_backends")
+
+
+def only(result):
+    """The one result of a run."""
+    (one,) = result.results.values()
+    return one
+
+
+def split(result):
+    """The results of the victims and of the innocent; there are both."""
+    results = list(result.results.values())
+    victims = [one for one in results if one["operator"] == VICTIM]
+    assert 0 < len(victims) < len(results)
+    return victims, [one for one in results if one["operator"] != VICTIM]
+
+
+def assert_costs_its_cases_alone(result, outcome, reason):
+    victims, others = split(result)
+    assert {(one["outcome"], one["reason"]) for one in others} == {("passed", "")}
+    for one in victims:
+        assert (one["outcome"], reason in one["reason"]) == (outcome, True), one["reason"][:500]
+        assert len(one["reason"]) < 100_000
+    assert result.code == 1
 
 
 @dataclass
@@ -126,8 +158,3 @@ def row_sum_root(tmp_path_factory):
             assert result.code == 0, result.err
 
     return built_once(tmp_path_factory, "row-sum-root", build)
-
-
-def wrong(name):
-    """The --backend word of a wrong backend."""
-    return f"{SUPPORT / 'wrong_backends.py'}:{name}"

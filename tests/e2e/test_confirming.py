@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import SUPPORT
+from tests.e2e.conftest import backends_in
 
 IDS = tuple(f"scale_by/ramp_{n}" for n in (2, 3, 4))
 UNCONFIRMED = "not confirmed: it did not run again alone in a fresh worker"
@@ -13,8 +13,7 @@ UNCONFIRMED = "not confirmed: it did not run again alone in a fresh worker"
 @pytest.fixture
 def run_toy(run, toy):
     def call(name, *options, ids=IDS):
-        backend = f"{SUPPORT / 'remembering_backends.py'}:{name}"
-        return run("--root", toy, *ids, "--backend", backend, *options)
+        return run("--root", toy, *ids, "--backend", backends_in("remembering_backends")(name), *options)
 
     return call
 
@@ -60,17 +59,11 @@ def test_what_fails_behind_the_case_before_alone_says_so(run_toy, name, outcome)
 
 
 @pytest.mark.slow
-def test_the_repro_line_tells_the_same(run_toy):
-    whole, pair = (run_toy("WrongAfter3", ids=ids).results[IDS[2]] for ids in (IDS, IDS[1:]))
-    assert (pair["causes"], pair["fingerprint"]) == (whole["causes"], whole["fingerprint"])
-
-
-@pytest.mark.slow
-def test_the_fingerprint_is_that_of_the_first_failure(run_toy):
-    behind = run_toy("WrongAfter3").results[IDS[2]]
-    flaky = run_toy("WrongAt4Once").results[IDS[2]]
-    always = run_toy("WrongAlways").results[IDS[2]]
-    assert behind["fingerprint"] == flaky["fingerprint"] == always["fingerprint"]
+def test_the_repro_line_tells_the_same_and_the_fingerprint_is_that_of_the_first_failure(run_toy):
+    behind, pair = (run_toy("WrongAfter3", ids=ids).results[IDS[2]] for ids in (IDS, IDS[1:]))
+    assert (pair["causes"], pair["fingerprint"]) == (behind["causes"], behind["fingerprint"])
+    for name in ("WrongAt4Once", "WrongAlways"):
+        assert run_toy(name).results[IDS[2]]["fingerprint"] == behind["fingerprint"]
 
 
 def test_what_fails_neither_alone_nor_behind_is_flaky(run_toy):

@@ -60,33 +60,31 @@ def of(operator, *tags):
     )
 
 
+@pytest.fixture
+def command(request):
+    """The words of the example in that language."""
+    return PYTHON if request.param == "python" else request.getfixturevalue("voxel_pooling")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("serve", "tags", "least"),
+    ("command", "operator", "serve", "tags", "least"),
     [
-        pytest.param(True, (), 200, marks=needs_gcc, id="served"),
-        pytest.param(False, ("smoke", "negative"), 50, marks=needs_gcc, id="started"),
+        pytest.param("c", "voxel_pooling_forward", True, (), 200, marks=needs_gcc),
+        pytest.param("c", "voxel_pooling_forward", False, ("smoke", "negative"), 50, marks=needs_gcc),
+        ("python", "masked_im2col_forward", True, (), 200),
+        ("python", "masked_im2col_forward", False, ("smoke",), 0),
     ],
+    indirect=["command"],
 )
-def test_the_c_example_passes(voxel_pooling, outcomes, serve, tags, least):
-    found = outcomes(voxel_pooling, serve, of("voxel_pooling_forward", *tags))
+def test_the_examples_pass(command, outcomes, operator, serve, tags, least):
+    found = outcomes(command, serve, of(operator, *tags))
     assert len(found) > least
     assert found == dict.fromkeys(found, ("passed", ""))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("serve", "tags", "least"), [(True, (), 200), (False, ("smoke",), 0)], ids=["served", "started"]
-)
-def test_the_python_example_passes(outcomes, serve, tags, least):
-    found = outcomes(PYTHON, serve, of("masked_im2col_forward", *tags))
-    assert len(found) > least
-    assert found == dict.fromkeys(found, ("passed", ""))
-
-
-@pytest.mark.parametrize("program", [pytest.param("c", marks=needs_gcc), "python"])
-def test_the_examples_decline_what_they_do_not_offer(request, outcomes, program):
-    command = PYTHON if program == "python" else request.getfixturevalue("voxel_pooling")
+@pytest.mark.parametrize("command", [pytest.param("c", marks=needs_gcc), "python"], indirect=True)
+def test_the_examples_decline_what_they_do_not_offer(command, outcomes):
     found = outcomes(command, True, of("dynamic_scatter_backward", "smoke"))
     assert set(found.values()) == {("skipped", "declined: no kernel for dynamic_scatter_backward")}
 

@@ -9,21 +9,14 @@ import pytest
 import mluops_gtest as mt
 from mluops_gtest.base import float_state
 from tests.conftest import ROOT
-from tests.e2e.conftest import SUPPORT
+from tests.e2e.conftest import SUPPORT, backends_in
 from tests.support.float_state_backends import Flushing, flushes
 from tests.support.native import compile_library, needs_gcc
 
 CASE = "indice_convolution_backward_data/tiny_results_float"
 CHANGED = "changed how floats are rounded, flushed to zero or trapped; that was put back"
 
-
-def backend(name):
-    return f"{SUPPORT / 'float_state_backends.py'}:{name}"
-
-
-def tiny(count):
-    """The same subnormal number everywhere, made of its bits: a thread that flushes could not convert it."""
-    return np.full(count, 700_000, np.uint32).view(np.float32)
+backend = backends_in("float_state_backends")
 
 
 @pytest.fixture
@@ -60,12 +53,10 @@ class TestALibraryThatFlushes:
         assert "calls flush: True" in report.results[0].notes
         assert flushes()
 
-    def test_compares_arrays_right(self, flushing_thread):
-        baseline = tiny(8)
-        assert not mt.compare(np.zeros(8, np.float32), baseline, {"diff3": 0.0}).passed
-
-    def test_compares_large_arrays_right_on_every_thread(self, flushing_thread):
-        baseline = tiny(3_000_000)
+    @pytest.mark.parametrize("count", [8, 3_000_000])
+    def test_compares_arrays_right_on_every_thread(self, flushing_thread, count):
+        # The same subnormal number everywhere, made of its bits: a thread that flushes could not convert it.
+        baseline = np.full(count, 700_000, np.uint32).view(np.float32)
         assert not mt.compare(np.zeros_like(baseline), baseline, {"diff3": 0.0}).passed
 
     def test_the_fixture_judges_right(self, library, pytester, monkeypatch):

@@ -8,21 +8,12 @@ import sys
 import pytest
 
 import mluops_gtest as mt
-from tests.conftest import ROOT
-from tests.e2e.conftest import SUPPORT
+from tests.e2e.conftest import backends_in
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 LEAK = re.compile(r"leaks (\d+\.\d) MB per call \(8 calls in a fresh worker\)")
 CASES = ("masked_im2col_forward", "--tag", "smoke")
-
-
-@pytest.fixture(autouse=True)
-def importable(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
-def hoarding(name):
-    return f"{SUPPORT / 'leaking_backends.py'}:{name}"
+hoarding = backends_in("leaking_backends")
 
 
 def leak_figures(result):
@@ -51,15 +42,16 @@ def test_a_cache_is_no_leak(run, name):
 
 
 @pytest.mark.slow
-def test_a_leak_is_blamed_on_its_operator(run):
-    result = run("--tag", "smoke", "-k", "masked or voxel", "--backend", hoarding("LeaksInOneOperator"))
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("--tag", "smoke", "-k", "masked or voxel"), "LeaksInOneOperator"),
+        (("masked_im2col_forward", "-k", "float", "-j", 2), "Leaks"),
+    ],
+)
+def test_a_leak_is_blamed_on_its_operator_once(run, arguments, name):
+    result = run(*arguments, "--backend", hoarding(name))
     assert [operator for operator, _ in leak_figures(result)] == ["masked_im2col_forward"]
-
-
-@pytest.mark.slow
-def test_two_workers_tell_of_one_operator_once(run):
-    result = run("masked_im2col_forward", "-k", "float", "--backend", hoarding("Leaks"), "-j", 2)
-    assert len(leak_figures(result)) == 1
 
 
 @pytest.mark.slow
@@ -97,11 +89,7 @@ def test_a_setting_is_left_out_where_it_does_not_fit(run, settings):
 
 
 @pytest.mark.slow
-def test_settings_ask_for_it_too(run, settings):
+def test_settings_and_python_ask_for_it_too(run, settings):
     assert run(*CASES, "--backend", hoarding("Leaks")).code == 1
-
-
-@pytest.mark.slow
-def test_python_asks_for_it_too():
     report = mt.run(CASES[0], tags=["smoke"], backend=hoarding("Leaks"), fail_on_leak=True)
     assert [r.outcome.value for r in report.results].count("memory") == 1

@@ -13,16 +13,11 @@ import pytest
 
 from mluops_gtest.running.workers import process_tree
 from tests.conftest import ROOT
-from tests.e2e.conftest import ONE_VICTIM, SUPPORT, TWO_VICTIMS
+from tests.e2e.conftest import ONE_VICTIM, TWO_VICTIMS, assert_costs_its_cases_alone, backends_in, split
+from tests.support.crashing_backends import VICTIM
 
-VICTIMS = "masked_im2col_forward"
-linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and prctl")
-
-SMOKE = ("--tag", "smoke", "-k", "masked or voxel or dynamic")
-
-
-def acting(name):
-    return f"{SUPPORT / 'process_backends.py'}:{name}"
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and prctl")
+acting = backends_in("process_backends")
 
 
 @pytest.fixture
@@ -57,16 +52,7 @@ def wait_until(condition, what):
         time.sleep(0.02)
 
 
-def split(result):
-    """The results of the victims and of the others."""
-    results = list(result.results.values())
-    victims = [r for r in results if r["operator"] == VICTIMS]
-    assert 0 < len(victims) < len(results)
-    return victims, [r for r in results if r["operator"] != VICTIMS]
-
-
 @pytest.mark.slow
-@linux
 def test_tensors_cannot_be_resized(run, pids):
     result = run(*TWO_VICTIMS, "--backend", acting("ResizesItsTensors"))
     victims, _ = split(result)
@@ -77,13 +63,10 @@ def test_tensors_cannot_be_resized(run, pids):
 @pytest.mark.slow
 def test_a_child_that_writes_on_disturbs_no_other_case(run, pids):
     result = run(*TWO_VICTIMS, "--backend", acting("WritesFromBehind"))
-    victims, others = split(result)
-    assert {(r["outcome"], r["reason"]) for r in victims} == {("crashed", "the process exited with code 5")}
-    assert {r["outcome"] for r in others} == {"passed"}
+    assert_costs_its_cases_alone(result, "crashed", "the process exited with code 5")
 
 
 @pytest.mark.slow
-@linux
 @pytest.mark.parametrize("backend", ["LeavesADaemon", "LeavesADaemonAndCrashes", "LeavesAProgramWithoutEnvironment"])
 def test_daemons_end_with_the_run(run, pids, backend):
     _, others = split(run(*TWO_VICTIMS, "--backend", acting(backend)))
@@ -93,7 +76,6 @@ def test_daemons_end_with_the_run(run, pids, backend):
 
 
 @pytest.mark.slow
-@linux
 def test_a_process_that_runs_us_adopts_orphans_no_longer_than_a_run(run, pids):
     def adopts():
         import ctypes
@@ -113,7 +95,6 @@ def test_a_process_that_runs_us_adopts_orphans_no_longer_than_a_run(run, pids):
 
 
 @pytest.mark.slow
-@linux
 @pytest.mark.parametrize("victim", ["controller", "fork server", "controller of a stopped fork server"])
 def test_daemons_end_and_folders_go_when_one_is_killed(pids, tmp_path, victim):
     out = tmp_path / "out"
@@ -145,35 +126,28 @@ def test_daemons_end_and_folders_go_when_one_is_killed(pids, tmp_path, victim):
 
 
 @pytest.mark.slow
-@linux
-@pytest.mark.parametrize("options", [(), ("-j", 2)])
-def test_a_killed_fork_server_costs_no_case(run, pids, options):
-    result = run(*TWO_VICTIMS, "--backend", acting("KillsTheForkServerOnce"), *options)
+@pytest.mark.parametrize(
+    ("backend", "mark", "options"),
+    [
+        ("KillsTheForkServerOnce", "killed", ()),
+        ("KillsTheForkServerOnce", "killed", ("-j", 2)),
+        ("StopsTheForkServerOnce", "crashed", ()),
+    ],
+)
+def test_a_fork_server_that_is_killed_or_stopped_is_replaced_and_costs_no_case(run, pids, backend, mark, options):
+    result = run(*TWO_VICTIMS, "--backend", acting(backend), *options)
     assert {r["outcome"] for r in result.results.values()} == {"passed"}
-    assert Path(f"{pids}.killed").exists()
+    assert Path(f"{pids}.{mark}").exists()
 
 
 @pytest.mark.slow
-@linux
 @pytest.mark.parametrize("options", [(), ("-j", 3)])
 def test_only_the_case_that_always_loses_the_fork_server_is_blamed(run, pids, options):
     result = run(*ONE_VICTIM, "--backend", acting("KillsTheForkServerAlways"), *options)
-    victims, others = split(result)
-    assert {r["outcome"] for r in others} == {"passed"}
-    reason = "the fork server was lost three times while this case ran"
-    assert {(r["outcome"], r["reason"]) for r in victims} == {("crashed", reason)}
+    assert_costs_its_cases_alone(result, "crashed", "the fork server was lost three times while this case ran")
 
 
 @pytest.mark.slow
-@linux
-def test_a_stopped_fork_server_is_replaced(run, pids):
-    result = run(*TWO_VICTIMS, "--backend", acting("StopsTheForkServerOnce"))
-    assert {r["outcome"] for r in result.results.values()} == {"passed"}
-    assert Path(f"{pids}.crashed").exists()
-
-
-@pytest.mark.slow
-@linux
 def test_a_backend_that_kills_the_fork_server_while_loading_is_unusable(run, pids):
     result = run(*TWO_VICTIMS, "--backend", acting("KillsTheForkServerWhileLoading"))
     assert result.code == 4
@@ -181,7 +155,6 @@ def test_a_backend_that_kills_the_fork_server_while_loading_is_unusable(run, pid
 
 
 @pytest.mark.slow
-@linux
 @pytest.mark.parametrize("options", [(), ("-j", 2)])
 def test_a_run_that_cannot_go_on_says_so(run, pids, tmp_path, monkeypatch, options):
     spoiled = tmp_path / "spoiled"
@@ -192,9 +165,7 @@ def test_a_run_that_cannot_go_on_says_so(run, pids, tmp_path, monkeypatch, optio
     outcomes = [r["outcome"] for r in result.report["results"]]
     assert set(outcomes) <= {"passed", "not_run"}
     assert "not_run" in outcomes
-    reasons = {r["reason"] for r in result.report["results"] if r["outcome"] == "not_run"}
-    assert len(reasons) == 1
-    (reason,) = reasons
+    (reason,) = {r["reason"] for r in result.report["results"] if r["outcome"] == "not_run"}
     assert "the run cannot go on: no worker could be started, three times in a row" in reason
     assert "exited with code 9" in reason
     assert reason in " ".join(result.out.split())
@@ -202,7 +173,6 @@ def test_a_run_that_cannot_go_on_says_so(run, pids, tmp_path, monkeypatch, optio
 
 
 @pytest.mark.slow
-@linux
 @pytest.mark.parametrize("backend", ["RaisesItsLimit", "RaisesItsLimitForAMoment"])
 def test_a_limit_that_was_raised_is_told(run, pids, backend):
     victims, others = split(run(*TWO_VICTIMS, "--backend", acting(backend), "--memory-limit", "1G"))
@@ -214,26 +184,21 @@ def test_a_limit_that_was_raised_is_told(run, pids, backend):
 
 
 @pytest.mark.slow
-@linux
 def test_the_memory_limit_is_the_hard_limit(run, pids):
-    victims, others = split(run(*TWO_VICTIMS, "--backend", acting("RaisesTheSoftLimit"), "--memory-limit", "1G"))
-    assert {r["outcome"] for r in others} == {"passed"}
-    assert {r["outcome"] for r in victims} == {"crashed"}
-    assert all("MemoryError" in r["reason"] for r in victims)
+    result = run(*TWO_VICTIMS, "--backend", acting("RaisesTheSoftLimit"), "--memory-limit", "1G")
+    assert_costs_its_cases_alone(result, "crashed", "MemoryError")
 
 
 @pytest.mark.slow
-@linux
 def test_what_one_case_keeps_is_not_taken_from_the_next(run, pids):
-    result = run("--op", VICTIMS, "--tag", "smoke", "--backend", acting("KeepsWhatItTook"), "--memory-limit", "1G")
+    result = run("--op", VICTIM, "--tag", "smoke", "--backend", acting("KeepsWhatItTook"), "--memory-limit", "1G")
     assert len(result.results) > 1
     assert {r["outcome"] for r in result.results.values()} == {"passed"}
 
 
 @pytest.mark.slow
-@linux
 def test_tensors_that_grow_under_a_limit_get_a_new_worker(run, pids):
-    result = run("--op", VICTIMS, "--tag", "random", "--backend", acting("TellsItsProcess"), "--memory-limit", "4M")
+    result = run("--op", VICTIM, "--tag", "random", "--backend", acting("TellsItsProcess"), "--memory-limit", "4M")
     assert {r["outcome"] for r in result.results.values()} == {"passed"}
     assert len(processes(result)) > 1
 
@@ -242,9 +207,8 @@ def processes(result):
     return [note for r in result.results.values() for note in r["notes"] if note.startswith("process")]
 
 
-@linux
 def test_what_a_case_changes_is_put_back(run, pids):
-    result = run("--op", VICTIMS, "--tag", "smoke", "--backend", acting("ChangesEverything"))
+    result = run("--op", VICTIM, "--tag", "smoke", "--backend", acting("ChangesEverything"))
     assert {r["outcome"] for r in result.results.values()} == {"passed"}
     states = {tuple(r["notes"]) for r in result.results.values()}
     assert len(result.results) > 1
@@ -252,20 +216,18 @@ def test_what_a_case_changes_is_put_back(run, pids):
 
 
 @pytest.mark.slow
-def test_files_that_stay_open_cost_their_worker(run, pids):
-    victims, others = split(run(*TWO_VICTIMS, "--backend", acting("LeavesNoDescriptor")))
-    told = "left too many files open; its worker was replaced"
-    assert all({"no descriptor is left", told} <= set(r["notes"]) for r in victims)
-    assert not any(told in r["notes"] for r in others)
-    assert {r["outcome"] for r in (*victims, *others)} == {"passed"}
-
-
-@pytest.mark.slow
-def test_a_thread_that_stays_costs_its_worker(run, pids):
-    victims, others = split(run(*TWO_VICTIMS, "--backend", acting("LeavesAThread")))
-    told = "left the thread 'left' running; its worker was replaced"
-    assert all(told in r["notes"] for r in victims)
-    assert all("threads 1" in r["notes"] for r in (*victims, *others))
+@pytest.mark.parametrize(
+    ("backend", "effect", "of_victims", "of_all"),
+    [
+        ("LeavesNoDescriptor", "left too many files open", {"no descriptor is left"}, set()),
+        ("LeavesAThread", "left the thread 'left' running", set(), {"threads 1"}),
+    ],
+)
+def test_what_a_case_leaves_open_or_running_costs_its_worker(run, pids, backend, effect, of_victims, of_all):
+    victims, others = split(run(*TWO_VICTIMS, "--backend", acting(backend)))
+    note = f"{effect}; its worker was replaced"
+    assert all({note, *of_victims, *of_all} <= set(r["notes"]) for r in victims)
+    assert all(of_all <= set(r["notes"]) and note not in r["notes"] for r in others)
     assert {r["outcome"] for r in (*victims, *others)} == {"passed"}
 
 
@@ -276,18 +238,12 @@ def test_fresh_workers(run, pids):
     assert len(set(processes(shared))) == 1
     assert len(set(processes(fresh))) == len(fresh.results)
     assert fresh.code == 0
-
-
-@pytest.mark.slow
-def test_fresh_workers_need_workers_and_stand_in_the_repro_line(run, pids):
+    assert all(r["repro"].endswith(" --fresh-workers") for r in fresh.results.values())
     refused = run(*TWO_VICTIMS, "--fresh-workers")
     assert refused.code == 2
     assert "--fresh-workers needs worker processes" in refused.err
-    result = run(*TWO_VICTIMS, "--fresh-workers", "--isolate", "-v")
-    assert all("--fresh-workers --isolate" in r["repro"] for r in result.results.values())
 
 
-@linux
 def test_nested_folders_that_a_backend_leaves_end_no_run(run, pids):
     result = run(*TWO_VICTIMS, "--backend", acting("NestsFolders"))
     assert result.code == 0, result.err

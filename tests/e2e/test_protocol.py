@@ -1,6 +1,7 @@
 """The line between controller and worker: whoever breaks it loses that case, and no innocent case is touched."""
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -8,27 +9,11 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tests.e2e.conftest import ONE_VICTIM, SUPPORT, TWO_VICTIMS
-from tests.support.crashing_backends import VICTIM
+from tests.e2e.conftest import TWO_VICTIMS, assert_costs_its_cases_alone, backends_in, only, split
 
 AGREED = "the worker did not answer as agreed: "
-
-
-@pytest.fixture(autouse=True)
-def _support_is_importable(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
-def rude(name):
-    return f"{SUPPORT / 'rude_backends.py'}:{name}"
-
-
-def split(result):
-    victims = [r for r in result.results.values() if r["operator"] == VICTIM]
-    others = [r for r in result.results.values() if r["operator"] != VICTIM]
-    assert victims
-    assert others
-    return victims, others
+CASE = "masked_im2col_forward/retinanet_1x1_twin_float"
+rude = backends_in("rude_backends")
 
 
 @pytest.mark.slow
@@ -50,29 +35,12 @@ def split(result):
     ],
 )
 def test_what_breaks_the_agreement_costs_its_case_alone(run, backend, outcome, reason):
-    costs_its_cases_alone(run(*TWO_VICTIMS, "--backend", rude(backend)), outcome, reason)
+    assert_costs_its_cases_alone(run(*TWO_VICTIMS, "--backend", rude(backend)), outcome, reason)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["StallsInItsAnswer", "HangsInWorkspaceSize"])
-def test_an_answer_that_does_not_come_costs_its_case_alone(run, backend):
-    """One case waits, so that the limit can be one that no other case comes near."""
-    result = run(*ONE_VICTIM, "--backend", rude(backend), "--timeout", 5)
-    costs_its_cases_alone(result, "timed_out", "no answer within 5 s")
-
-
-def costs_its_cases_alone(result, outcome, reason):
-    victims, others = split(result)
-    assert {(r["outcome"], r["reason"]) for r in others} == {("passed", "")}
-    for one in victims:
-        assert (one["outcome"], reason in one["reason"]) == (outcome, True), one["reason"][:500]
-        assert len(one["reason"]) < 100_000
-    assert result.code == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["ForksOnce", "ForksAndRaises", "ForksInWorkspaceSize"])
-def test_a_child_that_comes_back_is_ended(run, backend):
+@pytest.mark.parametrize("backend", ["ForksOnce", "ForksAndRaises", "ForksInWorkspaceSize", "TellsHalfCharacters"])
+def test_a_child_that_comes_back_is_ended_and_half_characters_are_no_matter(run, backend):
     result = run(*TWO_VICTIMS, "--backend", rude(backend))
     assert {r["outcome"] for r in result.results.values()} == {"passed"}
 
@@ -80,8 +48,7 @@ def test_a_child_that_comes_back_is_ended(run, backend):
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["ForksUnseen", "ForksUnseenAndLate"])
 def test_a_child_that_answers_too_costs_its_case_or_nothing(run, backend):
-    result = run(*TWO_VICTIMS, "--backend", rude(backend))
-    victims, others = split(result)
+    victims, others = split(run(*TWO_VICTIMS, "--backend", rude(backend)))
     assert {(r["outcome"], r["reason"]) for r in others} == {("passed", "")}
     for one in victims:
         assert one["outcome"] == "passed" or (one["outcome"] == "crashed" and AGREED in one["reason"])
@@ -108,32 +75,27 @@ def test_a_worker_has_no_say_in_the_verdict(run, backend, outcome, reason):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("isolate", ["--isolate", "--no-isolate"])
-@pytest.mark.parametrize("backend", ["TellsNoTime", "TellsNegativeTime", "TellsEndlessTime", "TellsAbsurdTime"])
-def test_a_time_that_is_none_is_the_backends_error(run, backend, isolate):
-    result = run(*TWO_VICTIMS, "--backend", rude(backend), isolate)
+def test_a_time_that_is_none_is_the_backends_error(run, isolate):
+    result = run(*TWO_VICTIMS, "--backend", rude("TellsNoTime"), isolate)
     assert {r["outcome"] for r in result.results.values()} == {"error"}
     assert all("device_seconds() returned" in r["reason"] for r in result.results.values())
     assert result.code == 1
 
 
-@pytest.mark.slow
-def test_a_workspace_beyond_the_memory_limit_is_never_allocated(run):
-    result = run(*TWO_VICTIMS, "--backend", rude("WantsTwoGigabytes"), "--memory-limit", "1G")
-    victims, others = split(result)
-    assert {r["outcome"] for r in others} == {"passed"}
-    for one in victims:
-        assert one["outcome"] == "error"
-        assert "workspace_size() returned 2147483648" in one["reason"]
-        assert "1073741824" in one["reason"]
-
-
-def test_a_workspace_beyond_the_free_memory_is_never_allocated_inline(run):
-    result = run(*TWO_VICTIMS, "--backend", rude("WantsTooMuch"), "--no-isolate")
-    victims, others = split(result)
-    assert {r["outcome"] for r in others} == {"passed"}
-    for one in victims:
-        assert one["outcome"] == "error"
-        assert "of memory are free" in one["reason"]
+@pytest.mark.parametrize(
+    ("backend", "options", "reason"),
+    [
+        pytest.param(
+            "WantsTwoGigabytes",
+            ("--memory-limit", "1G"),
+            "workspace_size() returned 2147483648, but --memory-limit allows 1073741824 bytes",
+            marks=pytest.mark.slow,
+        ),
+        ("WantsTooMuch", ("--no-isolate",), "of memory are free"),
+    ],
+)
+def test_a_workspace_beyond_the_memory_is_never_allocated(run, backend, options, reason):
+    assert_costs_its_cases_alone(run(*TWO_VICTIMS, "--backend", rude(backend), *options), "error", reason)
 
 
 @pytest.mark.slow
@@ -152,8 +114,7 @@ def test_what_is_printed_is_limited_while_it_runs(run):
 @pytest.mark.slow
 @pytest.mark.parametrize("isolate", ["--isolate", "--no-isolate"])
 def test_what_is_noted_is_limited_while_it_runs(run, isolate):
-    result = run("masked_im2col_forward/retinanet_1x1_twin_float", "--backend", rude("NotesWithoutMeasure"), isolate)
-    (one,) = result.results.values()
+    one = only(run(CASE, "--backend", rude("NotesWithoutMeasure"), isolate))
     assert one["outcome"] == "passed"
     assert "the first note" in one["notes"]
     assert one["notes"][-1] == "the last note"
@@ -161,36 +122,20 @@ def test_what_is_noted_is_limited_while_it_runs(run, isolate):
     assert sum(map(len, one["notes"])) <= 1 << 20
 
 
-@pytest.mark.slow
-def test_half_characters_are_no_matter(run):
-    result = run(*TWO_VICTIMS, "--backend", rude("TellsHalfCharacters"))
-    assert {r["outcome"] for r in result.results.values()} == {"passed"}
+WITHOUT_READINGS = {"readings": [], "status": None}
 
 
-def _without_readings(record):
-    record.update(readings=[], status=None)
-
-
-def _of_another_status(record):
-    record["status"] = "BAD_PARAM"
-
-
-def _not_compared(record):
-    record["compared"] = False
-
-
-def _out_of_reach(record):
-    record["readings"][0]["within"] = False
-
-
-@pytest.mark.parametrize("edit", [_without_readings, _of_another_status, _not_compared, _out_of_reach])
-def test_a_results_file_with_a_pass_that_nobody_saw_is_refused(cli, run, tmp_path, edit):
-    result = run("masked_im2col_forward/retinanet_1x1_twin_float")
+@pytest.mark.parametrize(
+    "changes", [WITHOUT_READINGS, {"status": "BAD_PARAM"}, {"compared": False}, {"within": False}], ids=str
+)
+def test_a_results_file_with_a_pass_that_nobody_saw_is_refused(cli, run, tmp_path, changes):
+    result = run(CASE)
     assert result.code == 0
     path = result.folder / "report.json"
     (tmp_path / "before.json").write_bytes(path.read_bytes())
     report = json.loads(path.read_text())
-    edit(report["results"][0])
+    (record,) = report["results"]
+    (record["readings"][0] if "within" in changes else record).update(changes)
     path.write_text(json.dumps(report))
     commands = [
         ("gate", result.folder, "--against", tmp_path / "before.json"),
@@ -203,17 +148,16 @@ def test_a_results_file_with_a_pass_that_nobody_saw_is_refused(cli, run, tmp_pat
         refused = cli(*command)
         assert refused.code == 3, (command, refused.out, refused.err)
         assert "report.json" in refused.err
-        assert "masked_im2col_forward/retinanet_1x1_twin_float" in refused.err
+        assert CASE in refused.err
         assert "cannot have passed" in refused.err
 
 
 def test_a_line_of_an_unfinished_run_with_such_a_pass_is_refused(cli, run):
-    result = run("masked_im2col_forward/retinanet_1x1_twin_float")
+    result = run(CASE)
     (result.folder / "report.json").unlink()
     path = result.folder / "results.jsonl"
     record = json.loads(path.read_text())
-    _without_readings(record)
-    path.write_text(json.dumps(record) + "\n")
+    path.write_text(json.dumps(record | WITHOUT_READINGS) + "\n")
     refused = cli("run", "--resume", result.folder)
     assert refused.code == 3
     assert "results.jsonl" in refused.err
@@ -238,6 +182,7 @@ def test_many_workers_get_the_descriptors_that_they_need(tmp_path, soft, hard, j
     done = subprocess.run(
         [sys.executable, "-m", "mluops_gtest", *command],
         preexec_fn=limited, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     assert words in done.stdout + done.stderr

@@ -6,24 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import backends_in, only
 from tests.support.c_example import c_example
 from tests.support.native import needs_gcc
 
-BACKENDS = Path(__file__).parents[1] / "support" / "thread_backends.py"
 CASE = "masked_im2col_forward/retinanet_3x3_twin_float"
 ROUNDS = "voxel_pooling_forward/precision_full"
 
-
-def backend(name):
-    return "--backend", f"{BACKENDS}:{name}"
+backend = backends_in("thread_backends")
 
 
 @pytest.mark.slow
 def test_a_failure_with_two_threads_is_flaky_and_told_with_its_count(run, cli):
     html = "--html", "page.html", "--markdown", "report.md"
-    result = run(CASE, *backend("WrongWithTwoThreads"), "--stress", "6x", "-j", 2, *html)
+    result = run(CASE, "--backend", backend("WrongWithTwoThreads"), "--stress", "6x", "-j", 2, *html)
     assert result.code == 1
-    (one,) = result.results.values()
+    one = only(result)
     assert one["outcome"] == "flaky"
     failed = sum(row["failed"] for row in one["stress"]["by_threads"])
     assert {row["threads"] for row in one["stress"]["by_threads"] if row["failed"]} == {2}
@@ -40,20 +38,12 @@ def test_a_failure_with_two_threads_is_flaky_and_told_with_its_count(run, cli):
 
 @pytest.mark.slow
 def test_other_bits_within_the_bound_are_a_note(run):
-    result = run(ROUNDS, *backend("OtherBitsWithOneThread"), "--stress", "4x")
+    result = run(ROUNDS, "--backend", backend("OtherBitsWithOneThread"), "--stress", "4x")
     assert result.code == 0, result.out
-    (one,) = result.results.values()
+    one = only(result)
     assert one["outcome"] == "passed"
     assert sum(row["differing"] for row in one["stress"]["by_threads"]) > 0
     assert any("left other bits than the first" in note for note in one["notes"])
-
-
-@pytest.mark.slow
-def test_what_always_fails_is_a_plain_failure(run):
-    result = run(CASE, *backend("AlwaysWrong"), "--stress", "3x")
-    (one,) = result.results.values()
-    assert one["outcome"] == "failed"
-    assert one["reason"].startswith("failed in 3 of 3 repetitions")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """`--backend torch`: a third implementation of every operator, held to the same cases."""
 
-import importlib
+import sys
 
 import pytest
 
@@ -15,6 +15,7 @@ def run(call, inputs, outputs):
 """
 
 
+@pytest.mark.slow
 class TestWithTorch:
     pytestmark = needs_torch
 
@@ -27,26 +28,22 @@ class TestWithTorch:
         assert {r["operator"] for r in result.results.values()} == set(catalogue.operators)
         assert result.report["backend"]["name"] == "torch"
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("selection", [("--tag", "undefined"), ("--tag", "smoke", "--repeat", "3")])
     def test_undefined_and_repeated_cases_pass(self, run, selection):
         result = run("--backend", "torch", *selection, "--no-isolate")
         assert result.code == 0, result.out[-3000:]
         assert set(result.report["summary"]) == {"passed"}
 
-    @pytest.mark.slow
     def test_a_device_that_is_not_there(self, run):
         result = run("--backend", "torch:gpu", "--tag", "smoke", "--no-isolate")
         assert result.code == 4
         assert "torch has no device 'gpu' here; present: cpu" in result.err
 
-    @pytest.mark.slow
     def test_an_operator_of_another_root_runs_by_its_torch_kernel(self, run, toy_with):
         result = run("--backend", "torch", "--root", toy_with(torch_kernel=KERNEL), "--no-isolate")
         assert result.code == 0, result.out[-3000:]
         assert {r["outcome"] for r in result.results.values()} == {"passed"}
 
-    @pytest.mark.slow
     def test_a_torch_kernel_that_does_not_load_is_told_with_its_file(self, run, toy_with):
         root = toy_with(torch_kernel="import nowhere_at_all\n")
         result = run("--backend", "torch", "--root", root, "--no-isolate")
@@ -57,14 +54,7 @@ class TestWithTorch:
 
 
 def test_without_torch_the_command_that_installs_it_is_told(run, monkeypatch):
-    real = importlib.import_module
-
-    def import_module(name, package=None):
-        if name == "torch":
-            raise ModuleNotFoundError("No module named 'torch'")
-        return real(name, package)
-
-    monkeypatch.setattr(importlib, "import_module", import_module)
+    monkeypatch.setitem(sys.modules, "torch", None)
     result = run("--backend", "torch", "--tag", "smoke", "--no-isolate")
     assert result.code == 4
     assert "pip install 'mluops-test[torch]'" in result.err

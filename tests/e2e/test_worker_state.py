@@ -4,15 +4,13 @@ import sys
 
 import pytest
 
-from tests.e2e.conftest import SUPPORT
-from tests.e2e.test_processes import SMOKE, split
+from tests.e2e.conftest import SUPPORT, backends_in, split
+from tests.support.native import compile_library, needs_gcc
 
-REPLACED = "; its worker was replaced"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-
-
-def backend(name):
-    return f"{SUPPORT / 'state_backends.py'}:{name}"
+REPLACED = "; its worker was replaced"
+SMOKE = ("--tag", "smoke", "-k", "masked or voxel or dynamic")
+backend = backends_in("state_backends")
 
 
 @pytest.mark.parametrize(
@@ -48,3 +46,21 @@ def test_an_idle_pool_stays(run):
     result = run(*SMOKE, "--backend", backend("KeepsAnIdlePool"))
     assert result.code == 0
     assert len({tuple(r["notes"]) for r in result.results.values()}) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["FinishesLater", pytest.param("CountsInAThread", marks=needs_gcc), "SpoilsAfterwards", "CountsInAChild"],
+)
+def test_a_kernel_that_returns_before_it_has_finished_is_told_on_its_own_case(run, name, tmp_path, monkeypatch):
+    if name == "CountsInAThread":
+        library = compile_library(tmp_path / "libunfinished.so", SUPPORT / "unfinished.c", flags=("-pthread", "-O2"))
+        monkeypatch.setenv("UNFINISHED_LIBRARY", str(library))
+    result = run(*SMOKE, "--backend", backends_in("unfinished_backends")(name))
+    victims, others = split(result)
+    assert result.code == 1
+    assert {r["outcome"] for r in others} == {"passed"}
+    computing = [r for r in victims if r["expected_status"] == "SUCCESS"]
+    assert computing
+    assert {r["reason"] for r in computing} == {"the call returned while something still wrote to data_col"}
+    assert {r["outcome"] for r in computing} == {"failed"}

@@ -25,35 +25,25 @@ class Isolated(Exact):
         """What this backend does to its process."""
 
 
+def misbehaving(act):
+    """A backend that does this to its process, on the victim's calls."""
+    return type("Misbehaving", (Isolated,), {"misbehave": lambda self, call: act(call)})
+
+
 class Segfaults(Isolated):
     def misbehave(self, call):
         print("about to read nothing", flush=True)
         ctypes.string_at(0)
 
 
-class Aborts(Isolated):
-    def misbehave(self, call):
-        os.abort()
-
-
-class Exits(Isolated):
-    def misbehave(self, call):
-        os._exit(3)
-
-
-class RaisesSystemExit(Isolated):
-    def misbehave(self, call):
-        sys.exit("enough")
-
-
-class Terminates(Isolated):
-    def misbehave(self, call):
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-class KillsItsGroup(Isolated):
-    def misbehave(self, call):
-        os.killpg(0, signal.SIGKILL)
+Aborts = misbehaving(lambda _: os.abort())
+Exits = misbehaving(lambda _: os._exit(3))
+RaisesSystemExit = misbehaving(lambda _: sys.exit("enough"))
+Terminates = misbehaving(lambda _: os.kill(os.getpid(), signal.SIGTERM))
+KillsItsGroup = misbehaving(lambda _: os.killpg(0, signal.SIGKILL))
+Hangs = misbehaving(lambda _: time.sleep(3600))
+# Holds the interpreter lock for ever: no Python thread or signal handler runs any more.
+HangsInNativeCode = misbehaving(lambda _: ctypes.PyDLL(None).pause())
 
 
 class OverflowsTheStack(Isolated):
@@ -63,19 +53,6 @@ class OverflowsTheStack(Isolated):
         for _ in range(10**6):
             nested = (nested,)
         hash(nested)
-
-
-class Hangs(Isolated):
-    def misbehave(self, call):
-        while True:
-            time.sleep(1)
-
-
-class HangsInNativeCode(Isolated):
-    """Holds the interpreter lock for ever: no Python thread or signal handler runs any more."""
-
-    def misbehave(self, call):
-        ctypes.PyDLL(None).pause()
 
 
 class LeavesAChild(Isolated):
@@ -106,10 +83,9 @@ class Prints(Isolated):
         print("to stderr", file=sys.stderr)
 
 
-class PrintsForALongTime(Isolated):
-    def misbehave(self, call):
-        for i in range(30_000):
-            print(f"line {i} {'=' * 50}")
+class CrashesAtOnce(Isolated):
+    def run(self, call):
+        ctypes.string_at(0)
 
 
 class NeverHealthyAgain(Isolated):

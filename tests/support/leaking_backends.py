@@ -2,24 +2,23 @@
 
 import numpy as np
 
+from tests.support.crashing_backends import VICTIM
 from tests.support.wrong_backends import Exact
 
 
-class Hoarder(Exact):
-    name = "hoarder"
+def keeping(keep):
+    """A backend that does this before each call: `keep` gets what it has kept so far, by keys, and the call."""
 
-    def __init__(self):
-        super().__init__()
-        self.hoard = []
-        self.calls = 0
+    class Keeping(Exact):
+        def __init__(self):
+            super().__init__()
+            self.kept = {}
 
-    def run(self, call):
-        self.calls += 1
-        self.keep(call)
-        return super().run(call)
+        def run(self, call):
+            keep(self.kept, call)
+            return super().run(call)
 
-    def keep(self, call):
-        raise NotImplementedError
+    return Keeping
 
 
 def megabytes(count):
@@ -27,49 +26,17 @@ def megabytes(count):
     return bytearray(count * 1_000_000)
 
 
-class Leaks(Hoarder):
-    """24 MB in every call."""
-
-    def keep(self, call):
-        self.hoard.append(megabytes(24))
+def inputs_of(call):
+    return tuple(arg.array.tobytes() for arg in call.inputs.values() if arg is not None and arg.array is not None)
 
 
-class LeaksWhatItWrote(Hoarder):
-    def keep(self, call):
-        self.hoard.append(np.ones(24_000_000, np.uint8))
-
-
-class LeaksInOneOperator(Leaks):
-    def keep(self, call):
-        if call.operator == "masked_im2col_forward":
-            super().keep(call)
-
-
-class CachesOnce(Hoarder):
-    """200 MB in the first call that needs it."""
-
-    def keep(self, call):
-        if self.calls == 3:
-            self.hoard.append(megabytes(200))
-
-
-class CachesLazily(Hoarder):
-    """A pool that grows with every call, up to its size."""
-
-    def keep(self, call):
-        if len(self.hoard) < 6:
-            self.hoard.append(megabytes(30))
-
-
-class CachesByInput(Hoarder):
-    """Plans for the inputs that it has seen: another one for each case, none for a case that comes again."""
-
-    def __init__(self):
-        super().__init__()
-        self.hoard = {}
-
-    def keep(self, call):
-        key = hash(
-            tuple(arg.array.tobytes() for arg in call.inputs.values() if arg is not None and arg.array is not None)
-        )
-        self.hoard.setdefault(key, megabytes(24))
+# 24 MB in every call.
+Leaks = keeping(lambda kept, call: kept.update({len(kept): megabytes(24)}))
+LeaksWhatItWrote = keeping(lambda kept, call: kept.update({len(kept): np.ones(24_000_000, np.uint8)}))
+LeaksInOneOperator = keeping(lambda kept, call: kept.update({len(kept): megabytes(24 * (call.operator == VICTIM))}))
+# 200 MB in the third call, which needs it first.
+CachesOnce = keeping(lambda kept, call: kept.update({len(kept): megabytes(200 * (len(kept) == 2))}))
+# A pool that grows with every call, up to its size.
+CachesLazily = keeping(lambda kept, call: len(kept) < 6 and kept.update({len(kept): megabytes(30)}))
+# Plans for the inputs that it has seen: another one for each case, none for a case that comes again.
+CachesByInput = keeping(lambda kept, call: kept.setdefault(hash(inputs_of(call)), megabytes(24)))

@@ -13,7 +13,7 @@ from mluops_gtest.core.buffers import computed_bounds
 from mluops_gtest.judging.elementwise import expectation_of
 from mluops_gtest.judging.groups import cause_groups
 from mluops_gtest.running.caller import InlineCaller
-from mluops_gtest.running.case_run import Options, PlannedCase
+from mluops_gtest.running.case_run import CaseRun, Options, PlannedCase
 from mluops_gtest.running.run import RunContext, run
 
 NOT_DEFAULT = {"network", "race", "heavy", "undefined", "subnormal"}
@@ -112,8 +112,8 @@ class PlantedRuns:
         operators = {operator: self.operator(operator)}
         context = RunContext("1", {"name": "spoiled"}, {}, {})
         plan = [PlannedCase(case.id, case.operator, case.tags) for case in cases.values()]
-        caller = InlineCaller(Spoiled(operators, spoil))
-        return run(plan, [caller], operators, Source(), context, self.options, [])
+        slot = CaseRun(InlineCaller(Spoiled(operators, spoil)), self.options, None, Source(), operators)
+        return run(plan, "spoiled", [slot], operators, context, self.options, [])
 
 
 def groups_of(report):

@@ -12,7 +12,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests.support.crashing_backends import Isolated
+from tests.support.crashing_backends import Isolated, misbehaving
 
 
 def note_pid(pid):
@@ -73,27 +73,24 @@ class ResizesItsTensors(Isolated):
                 call.notes.append(f"ftruncate: {type(error).__name__}")
 
 
-class LeavesADaemon(Isolated):
+def leave_daemon(_):
+    daemonise(lambda: time.sleep(600))
+
+
+def leave_program(_):
+    program = [sys.executable, "-c", "import time; time.sleep(600)"]
+    note_pid(subprocess.Popen(program, env={}, start_new_session=True).pid)
+
+
+LeavesADaemon = misbehaving(leave_daemon)
+LeavesADaemonAndCrashes = misbehaving(lambda call: leave_daemon(call) or ctypes.string_at(0))
+LeavesAProgramWithoutEnvironment = misbehaving(leave_program)
+
+
+class LeavesDaemonsAndIsSlow(Isolated):
     def misbehave(self, call):
-        daemonise(lambda: time.sleep(600))
-
-
-class LeavesADaemonAndCrashes(Isolated):
-    def misbehave(self, call):
-        daemonise(lambda: time.sleep(600))
-        ctypes.string_at(0)
-
-
-class LeavesAProgramWithoutEnvironment(Isolated):
-    def misbehave(self, call):
-        program = [sys.executable, "-c", "import time; time.sleep(600)"]
-        note_pid(subprocess.Popen(program, env={}, start_new_session=True).pid)
-
-
-class LeavesDaemonsAndIsSlow(LeavesADaemon):
-    def misbehave(self, call):
-        LeavesAProgramWithoutEnvironment.misbehave(self, call)
-        super().misbehave(call)
+        leave_program(call)
+        leave_daemon(call)
         (Path(os.environ["TMPDIR"]) / "left").write_text("x")
         Path(os.environ["PIDS"] + ".folder").write_text(os.environ["TMPDIR"])
         note_pid(os.getpid())
@@ -106,37 +103,22 @@ class WritesFromBehind(Isolated):
     """A child goes on writing to the tensors of a case after the worker died."""
 
     def misbehave(self, call):
-        (name,) = call.outputs
-        array = call.outputs[name].array
-
-        def write():
-            while True:
-                array.fill(7)
-
+        (output,) = call.outputs.values()
         if os.fork() == 0:
             os.setsid()
-            write()
+            while True:
+                output.array.fill(7)
         os._exit(5)
 
 
-class KillsTheForkServerOnce(Isolated):
-    def misbehave(self, call):
-        if first_time("killed"):
-            os.kill(os.getppid(), signal.SIGKILL)
-            time.sleep(600)
+def kill_fork_server(*_):
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
 
 
-class KillsTheForkServerAlways(Isolated):
-    def misbehave(self, call):
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(600)
-
-
-class KillsTheForkServerWhileLoading(Isolated):
-    def __init__(self):
-        super().__init__()
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(600)
+KillsTheForkServerOnce = misbehaving(lambda _: first_time("killed") and kill_fork_server())
+KillsTheForkServerAlways = misbehaving(kill_fork_server)
+KillsTheForkServerWhileLoading = type("Kills", (Isolated,), {"__init__": kill_fork_server})
 
 
 class StopsTheForkServerOnce(Isolated):
@@ -155,8 +137,7 @@ class SpoilsTheForkServer(Isolated):
     def misbehave(self, call):
         Path(os.environ["SPOILED"], "mluops_gtest.py").write_text("")
         Path(os.environ["SPOILED"], "sitecustomize.py").write_text("import os; os._exit(9)\n")
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(600)
+        kill_fork_server()
 
 
 class RaisesItsLimit(Isolated):

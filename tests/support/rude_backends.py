@@ -12,14 +12,7 @@ from msgspec import structs
 from mluops_gtest import Status
 from mluops_gtest.running.workers import worker
 from mluops_gtest.running.workers.protocol import Channel, framed
-from tests.support.crashing_backends import VICTIM, Isolated
-
-
-class ForksOnce(Isolated):
-    """The child comes back from run() as if it were the worker."""
-
-    def misbehave(self, call):
-        os.fork()
+from tests.support.crashing_backends import VICTIM, Isolated, misbehaving
 
 
 class ForksAndRaises(Isolated):
@@ -66,29 +59,21 @@ class _Patches(Isolated):
         Channel.send_bytes = type(self).send_bytes
 
 
-class AnswersTwice(_Patches):
-    def send_bytes(self, number, body, fds=()):
-        self.socket.sendall(framed(number, body) * 2)
+def answering(bytes_of):
+    """A backend whose worker sends these bytes instead of the answer with that number."""
+
+    class Answering(_Patches):
+        def send_bytes(self, number, body, fds=()):
+            self.socket.sendall(bytes_of(number, body))
+
+    return Answering
 
 
-class AnswersAnother(_Patches):
-    def send_bytes(self, number, body, fds=()):
-        self.socket.sendall(framed(number ^ 1 << 60, body))
-
-
-class AnswersNonsense(_Patches):
-    def send_bytes(self, number, body, fds=()):
-        self.socket.sendall(framed(number, b"\x00nonsense"))
-
-
-class AnswersTooDeep(_Patches):
-    def send_bytes(self, number, body, fds=()):
-        self.socket.sendall(framed(number, b'{"is":' + b"[" * 1_000_000))
-
-
-class AnswersTooMuch(_Patches):
-    def send_bytes(self, number, body, fds=()):
-        self.socket.sendall(framed(number, b" " * (100 << 20)))
+AnswersTwice = answering(lambda number, body: framed(number, body) * 2)
+AnswersAnother = answering(lambda number, body: framed(number ^ 1 << 60, body))
+AnswersNonsense = answering(lambda number, body: framed(number, b"\x00nonsense"))
+AnswersTooDeep = answering(lambda number, body: framed(number, b'{"is":' + b"[" * 1_000_000))
+AnswersTooMuch = answering(lambda number, body: framed(number, b" " * (100 << 20)))
 
 
 class SendsDescriptors(_Patches):
@@ -102,41 +87,27 @@ class StallsInItsAnswer(_Patches):
         time.sleep(600)
 
 
-STATUS = {
-    "is": "answered",
-    "status": 0,
-    "seconds": 0.0,
-    "device_seconds": None,
-    "scalars": {},
-    "notes": [],
-    "refusals": [],
-}
+STATUS = {"is": "answered", "status": 0, "seconds": 0.0, "device_seconds": None}
+STATUS |= {"scalars": {}, "notes": [], "refusals": []}
 
 
-class _Claims(Isolated):
-    """Replaces what the worker makes of every call; nothing is computed."""
+def claiming(claim):
+    """A backend that replaces what its worker makes of every call; nothing is computed."""
 
-    def run(self, call):
-        claim, honest = self.answer(), worker._Worker.answer
-        worker._Worker.answer = lambda self, message, fds: (
-            claim if message["do"] in ("begin", "run") else honest(self, message, fds)
-        )
-        return Status.SUCCESS
+    class Claiming(Isolated):
+        def run(self, call):
+            honest = worker._Worker.answer
+            worker._Worker.answer = lambda self, message, fds: (
+                claim if message["do"] in ("begin", "run") else honest(self, message, fds)
+            )
+            return Status.SUCCESS
 
-
-class ClaimsPassed(_Claims):
-    def answer(self):
-        return {"is": "ended", "how": "passed", "reason": "", "notes": []}
+    return Claiming
 
 
-class ClaimsAnOutcome(_Claims):
-    def answer(self):
-        return {**STATUS, "outcome": "passed", "compared": True}
-
-
-class ClaimsAStatus(_Claims):
-    def answer(self):
-        return STATUS
+ClaimsPassed = claiming({"is": "ended", "how": "passed", "reason": "", "notes": []})
+ClaimsAnOutcome = claiming({**STATUS, "outcome": "passed", "compared": True})
+ClaimsAStatus = claiming(STATUS)
 
 
 class ClaimsAnHour(Isolated):
@@ -146,41 +117,21 @@ class ClaimsAnHour(Isolated):
 
 
 class TellsNoTime(Isolated):
-    told = math.nan
-
     def device_seconds(self):
-        return self.told
+        return math.nan
 
 
-class TellsNegativeTime(TellsNoTime):
-    told = -1.0
+def wanting(size):
+    """A backend that asks for such a workspace."""
+    return type("Wanting", (Isolated,), {"workspace_size": lambda _, call: size if call.operator == VICTIM else 0})
 
 
-class TellsEndlessTime(TellsNoTime):
-    told = math.inf
-
-
-class TellsAbsurdTime(TellsNoTime):
-    told = 10**400
-
-
-class WantsTooMuch(Isolated):
-    wanted = 1 << 45
-
-    def workspace_size(self, call):
-        return self.wanted if call.operator == VICTIM else 0
-
-
-class WantsTwoGigabytes(WantsTooMuch):
-    wanted = 2 << 30
-
-
-class WantsNonsense(WantsTooMuch):
-    wanted = math.nan
-
-
-class WantsLessThanNothing(WantsTooMuch):
-    wanted = -8
+WantsTooMuch = wanting(1 << 45)
+WantsTwoGigabytes = wanting(2 << 30)
+WantsNonsense = wanting(math.nan)
+WantsLessThanNothing = wanting(-8)
+ForksOnce = misbehaving(lambda _: os.fork())  # the child comes back from run() as if it were the worker
+TellsHalfCharacters = misbehaving(lambda call: call.notes.append("a lone \ud800 surrogate"))
 
 
 class HangsInWorkspaceSize(Isolated):
@@ -210,16 +161,9 @@ class NotesWithoutMeasure(Isolated):
         call.notes.append("the last note")
 
 
-class RefusesWithoutMeasure(Isolated):
-    def misbehave(self, call):
-        call.refusals.extend("no" * 1000 for _ in range(100_000))
+def _tell_a_long_story(_):
+    raise ValueError("why " * 10_000_000)
 
 
-class RaisesALongStory(Isolated):
-    def misbehave(self, call):
-        raise ValueError("why " * 10_000_000)
-
-
-class TellsHalfCharacters(Isolated):
-    def misbehave(self, call):
-        call.notes.append("a lone \ud800 surrogate")
+RaisesALongStory = misbehaving(_tell_a_long_story)
+RefusesWithoutMeasure = misbehaving(lambda call: call.refusals.extend("no" * 1000 for _ in range(100_000)))

@@ -11,12 +11,9 @@ import time
 import msgspec
 import numpy as np
 
-from tests.support.crashing_backends import Isolated
+from tests.support.crashing_backends import Isolated, misbehaving
 
-
-class RoundsUpwards(Isolated):
-    def misbehave(self, call):
-        ctypes.CDLL(None).fesetround(0x800)
+RoundsUpwards = misbehaving(lambda _: ctypes.CDLL(None).fesetround(0x800))
 
 
 class WritesBehindItsOutput(Isolated):
@@ -140,9 +137,7 @@ class PatchesImport(Isolated):
         builtins.__import__ = refuse
 
 
-class PatchesMsgspec(Isolated):
-    def misbehave(self, call):
-        msgspec.json.encode = lambda *_: b"nonsense"
+PatchesMsgspec = misbehaving(lambda _: setattr(msgspec.json, "encode", lambda *_: b"nonsense"))
 
 
 class LeavesABusyThread(Isolated):

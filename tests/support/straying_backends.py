@@ -10,82 +10,44 @@ from tests.support.wrong_backends import Exact
 MIB = 1 << 20
 
 
-class Straying(Exact):
-    def spoil(self, call, outputs):
-        inputs = [arg.array for arg in call.inputs.values() if arg.array.size]
-        self.stray(inputs[0].ctypes.data, inputs[0].nbytes, outputs[-1].ctypes.data, outputs[-1].nbytes)
+def straying(stray):
+    """A backend that strays so: `stray` gets where the first input begins and ends, and where the last output does."""
 
-    def stray(self, start, size, out, out_size):
-        """What it does with the addresses and sizes of the first input and of the last output."""
+    class Straying(Exact):
+        def spoil(self, call, outputs):
+            first = next(arg.array for arg in call.inputs.values() if arg.array.size)
+            stray(*(place for array in (first, outputs[-1]) for place in _ends(array)))
 
-
-class ReadsPastTheEnd(Straying):
-    def stray(self, start, size, out, out_size):
-        ctypes.string_at(start + size, 1)
+    return Straying
 
 
-class ReadsAcrossTheEnd(Straying):
-    """An element that begins inside."""
-
-    def stray(self, start, size, out, out_size):
-        ctypes.c_uint64.from_address(start + size - 4).value  # noqa: B018
+def _ends(array):
+    return array.ctypes.data, array.ctypes.data + array.nbytes
 
 
-class ReadsTheSecondElementBehind(Straying):
-    def stray(self, start, size, out, out_size):
-        ctypes.string_at(start + size + 4, 1)
+def read(address):
+    ctypes.string_at(address, 1)
 
 
-class ReadsBeforeTheStart(Straying):
-    def stray(self, start, size, out, out_size):
-        ctypes.string_at(start - 1, 1)
+def write(address):
+    ctypes.memset(address, 0, 1)
 
 
-class ReadsFarBehind(Straying):
-    def stray(self, start, size, out, out_size):
-        ctypes.string_at(start + size + MIB, 1)
-
-
-class ReadsFarInFront(Straying):
-    def stray(self, start, size, out, out_size):
-        ctypes.string_at(start - 60 * MIB, 1)
-
-
-class WritesPastTheEnd(Straying):
-    def stray(self, start, size, out, out_size):
-        ctypes.memset(out + out_size, 0, 1)
-
-
-class WritesFarInFront(Straying):
-    def stray(self, start, size, out, out_size):
-        ctypes.memset(out - MIB, 0, 1)
-
-
-class WritesIntoTheSlack(Straying):
-    """Right before the start, which is accessible while what lies behind is watched."""
-
-    def stray(self, start, size, out, out_size):
-        ctypes.memset(out - 1, 0, 1)
-
-
-class FollowsNull(Straying):
-    def stray(self, start, size, out, out_size):
-        ctypes.string_at(16)
-
-
-class FollowsAWildPointer(Straying):
-    def stray(self, start, size, out, out_size):
-        ctypes.string_at(0x1234567890, 1)
-
-
-class FollowsWhatIsNoAddress(Straying):
-    def stray(self, start, size, out, out_size):
-        ctypes.string_at(0x7000_0000_0000_0000, 1)
-
-
-class SendsItselfTheSignal(Straying):
-    def stray(self, start, size, out, out_size):
-        os.kill(os.getpid(), 11)
+ReadsPastTheEnd = straying(lambda start, end, out, out_end: read(end))
+# An element that begins inside.
+ReadsAcrossTheEnd = straying(lambda start, end, out, out_end: ctypes.c_uint64.from_address(end - 4).value)
+ReadsTheSecondElementBehind = straying(lambda start, end, out, out_end: read(end + 4))
+ReadsBeforeTheStart = straying(lambda start, end, out, out_end: read(start - 1))
+ReadsFarBehind = straying(lambda start, end, out, out_end: read(end + MIB))
+ReadsFarInFront = straying(lambda start, end, out, out_end: read(start - 60 * MIB))
+WritesPastTheEnd = straying(lambda start, end, out, out_end: write(out_end))
+WritesFarInFront = straying(lambda start, end, out, out_end: write(out - MIB))
+# Right before the start, which is accessible while what lies behind is watched.
+WritesIntoTheSlack = straying(lambda start, end, out, out_end: write(out - 1))
+FollowsNull = straying(lambda *_: read(16))
+FollowsAWildPointer = straying(lambda *_: read(0x1234567890))
+FollowsWhatIsNoAddress = straying(lambda *_: read(0x7000_0000_0000_0000))
+SendsItselfTheSignal = straying(lambda *_: os.kill(os.getpid(), 11))
 
 
 class OverreadsItsWorkspace(Exact):

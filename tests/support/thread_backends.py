@@ -28,9 +28,3 @@ class OtherBitsWithOneThread(Exact):
         if threads() == 1:
             flat = outputs[0].reshape(-1)
             flat[0] = np.nextafter(flat[0], np.float32(np.inf))
-
-
-class AlwaysWrong(Exact):
-    def spoil(self, call, outputs):
-        assert threads()
-        outputs[0].reshape(-1)[0] += 1

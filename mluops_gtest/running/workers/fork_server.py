@@ -173,11 +173,7 @@ class _Server:
         command = [sys.executable, "-c", _START, str(theirs.fileno()), package, folder]
         try:
             self._process = subprocess.Popen(
-                command,
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                env=environment,
-                start_new_session=True,
+                command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, env=environment, start_new_session=True
             )
         except OSError:
             self._channel.close()

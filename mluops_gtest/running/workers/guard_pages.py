@@ -48,7 +48,7 @@ def report_faults(record: FaultRecord) -> None:
     machine = platform.machine()
     if machine not in CONTEXT_BYTES:
         return
-    library = ctypes.CDLL(None)
+    library = _c_library()
     for number in (signal.SIGSEGV, signal.SIGBUS):
         before = _Action()
         library.sigaction(int(number), None, ctypes.byref(before))
@@ -67,9 +67,7 @@ def _executable(code: bytes) -> int | None:
     page = mmap.mmap(-1, mmap.PAGESIZE)
     page.write(code)
     address = ctypes.addressof(ctypes.c_ubyte.from_buffer(page))
-    library = ctypes.CDLL(None)
-    library.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    if library.mprotect(address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC):
+    if _c_library().mprotect(address, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_EXEC):
         return None
     _installed.append(page)
     return address
@@ -204,5 +202,6 @@ def _c_library() -> ctypes.CDLL:
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
     library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    library.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     library.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     return library

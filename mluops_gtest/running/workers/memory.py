@@ -413,8 +413,7 @@ class PagedWorkerMemory(WorkerMemory):
             self.workspace.placed = ()
         FaultRecord(self._slab.bytes).clear()
         message, fds = super().request(call, device)
-        arenas = {"tensors": self.tensors, "workspace": self.workspace}
-        pages = {slot: [astuple(one) for one in arena.placed] for slot, arena in arenas.items()}
+        pages = {slot: [astuple(one) for one in placed] for slot, placed in self._placed().items()}
         return {**message, "pages": pages}, fds
 
     def fault(self, exit_code: int | None) -> Fault | None:
@@ -423,8 +422,10 @@ class PagedWorkerMemory(WorkerMemory):
         fault = record.fault()
         if fault is None or exit_code is None or fault.signal != -exit_code:
             return None
-        arenas = {"tensors": self.tensors, "workspace": self.workspace}
-        return fault.placed({record.base(slot): arena.placed for slot, arena in arenas.items() if arena.placed})
+        return fault.placed({record.base(slot): placed for slot, placed in self._placed().items() if placed})
+
+    def _placed(self) -> dict[str, tuple[Placed, ...]]:
+        return {"tensors": self.tensors.placed, "workspace": self.workspace.placed}
 
     def close(self) -> None:
         """The record as well."""

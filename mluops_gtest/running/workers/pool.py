@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mluops_gtest.base.errors import BackendError, ExitCode, UsageError
 from mluops_gtest.base.files import OutputPipe
@@ -38,11 +38,10 @@ from mluops_gtest.running.workers.memory import PagedWorkerMemory, WorkerMemory
 from mluops_gtest.running.workers.process_tree import stopped_group
 from mluops_gtest.running.workers.protocol import (
     BEGIN,
-    HEALTH,
     LOAD,
     RUN,
+    SAID,
     SETTLE,
-    SUPPORT,
     Answered,
     AnswerType,
     Channel,
@@ -53,7 +52,6 @@ from mluops_gtest.running.workers.protocol import (
     NotLoaded,
     ProtocolError,
     StaleAnswerError,
-    SupportFailed,
     WorkerIsFull,
     Workspace,
     reply_from,
@@ -202,8 +200,8 @@ class IsolatedCaller(Caller):
         """Another worker, because libraries read how many threads to use when they are loaded."""
         if threads not in self._by_threads:
             server = self._fork_server.with_threads(threads)
-            limits = {**self._limits, "fresh_workers": self._fresh_workers}
-            self._by_threads[threads] = IsolatedCaller(server, self._choice, **limits)
+            caller = IsolatedCaller(server, self._choice, **self._limits, fresh_workers=self._fresh_workers)
+            self._by_threads[threads] = caller
         return self._by_threads[threads]
 
     def start(self) -> None:
@@ -221,7 +219,7 @@ class IsolatedCaller(Caller):
         self._output.close()
         self._output = OutputPipe()
         try:
-            options = {"choice": self._choice.to_message(), **self._limits}
+            options = {"choice": asdict(self._choice), **self._limits}
             self._worker = Worker(self._fork_server, options, self._output)
             answer = self._worker.request({"do": "load"}, LOAD, timeout=_START_SECONDS)
         except _ENDINGS as error:
@@ -279,13 +277,13 @@ class IsolatedCaller(Caller):
     def supports(self, operator: str) -> bool:
         message = {"do": "supports", "operator": operator}
         try:
-            answer = self._healthy_worker().request(message, SUPPORT, timeout=_START_SECONDS)
+            answer = self._healthy_worker().request(message, SAID, timeout=_START_SECONDS)
         except _ENDINGS as error:
             self._forget_worker(error)
             raise RuntimeError(f"supports({operator!r}): {self._describe_ending(error)}") from error
-        if isinstance(answer, SupportFailed):
-            raise RuntimeError(answer.reason)
-        return answer.supports
+        if answer.problem:
+            raise RuntimeError(f"supports() raised {answer.problem}")
+        return answer.holds
 
     def request(self, what: Request, call: OpCall, timeout: float | None) -> Reply:
         """What the call came to in the worker; a dead or late worker is the outcome, one without room is replaced."""
@@ -347,7 +345,7 @@ class IsolatedCaller(Caller):
             caller.close()
         if self._worker is not None and "close" in self.offers:
             with contextlib.suppress(*_ENDINGS, CallInterruptedError):
-                self._worker.request({"do": "close"}, HEALTH, timeout=_CLOSE_SECONDS)
+                self._worker.request({"do": "close"}, SAID, timeout=_CLOSE_SECONDS)
         self._end_worker()
         self._memory.close()
         self._output.close()
@@ -380,11 +378,11 @@ class IsolatedCaller(Caller):
             try:
                 self._start_worker()
                 assert self._worker is not None
-                answer = self._worker.request({"do": "healthy"}, HEALTH, timeout=_START_SECONDS)
-                if answer.healthy:
+                answer = self._worker.request({"do": "healthy"}, SAID, timeout=_START_SECONDS)
+                if answer.holds:
                     self._output.take()
                     return self._worker
-                problem = answer.reason
+                problem = answer.problem or "healthy() says no"
             except BackendError as error:
                 problem = str(error)
             except ForkServerError as error:

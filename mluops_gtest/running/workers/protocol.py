@@ -285,23 +285,11 @@ class NotLoaded(_Answer, frozen=True, tag="not loaded"):
     exit_code: Literal[2, 3, 4]
 
 
-class Health(_Answer, frozen=True, tag="health"):
-    """What healthy() says, or why it says nothing."""
+class Said(_Answer, frozen=True, tag="said"):
+    """What the backend says when it is asked beside a call, or the problem that it had with the question."""
 
-    healthy: bool
-    reason: _Text = ""
-
-
-class Support(_Answer, frozen=True, tag="support"):
-    """What supports() says."""
-
-    supports: bool
-
-
-class SupportFailed(_Answer, frozen=True, tag="raised"):
-    """A question beside the call raised."""
-
-    reason: _Text
+    holds: bool
+    problem: _Text = ""
 
 
 class Workspace(_Answer, frozen=True, tag="workspace"):
@@ -370,9 +358,8 @@ class AnswerType(Generic[A]):
 
 
 LOAD: Final[AnswerType[Loaded | NotLoaded]] = AnswerType(Loaded | NotLoaded)  # type: ignore[arg-type]
-HEALTH: Final = AnswerType(Health)
+SAID: Final = AnswerType(Said)
 SETTLE: Final = AnswerType(Settled)
-SUPPORT: Final[AnswerType[Support | SupportFailed]] = AnswerType(Support | SupportFailed)  # type: ignore[arg-type]
 CallAnswer = Workspace | Answered | Ended | WorkerIsFull
 BEGIN: Final[AnswerType[CallAnswer]] = AnswerType(CallAnswer)  # type: ignore[arg-type]
 RUN: Final[AnswerType[CallAnswer]] = AnswerType(Answered | Ended | WorkerIsFull)  # type: ignore[arg-type]

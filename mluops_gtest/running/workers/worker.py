@@ -10,7 +10,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,10 @@ from mluops_gtest.running.workers.protocol import (
     Channel,
     ClosedError,
     Ended,
-    Health,
     Loaded,
     NotLoaded,
+    Said,
     Settled,
-    Support,
-    SupportFailed,
     WorkerIsFull,
     Workspace,
     answer_of,
@@ -146,11 +144,11 @@ class _Worker:
             case "load":
                 return self._load()
             case "healthy":
-                return self._healthy()
+                return self._ask(BackendAdapter.healthy)
             case "close":
-                return self._close()
+                return self._ask(BackendAdapter.close)
             case "supports":
-                return self._supports(message["operator"])
+                return self._ask(lambda backend: backend.supports(message["operator"]))
             case "settle":
                 return Settled(self._state.settle() if self._state is not None else ())
             case "begin" | "run" | "run empty":
@@ -179,18 +177,13 @@ class _Worker:
             misfits=tuple(invalid_members(loaded)),
         )
 
-    def _healthy(self) -> Health:
+    def _ask(self, question: Callable[[BackendAdapter], bool | None]) -> Said:
+        """What the backend says beside any call."""
         assert self._backend is not None
         try:
-            return Health(self._backend.healthy(), "healthy() says no")
+            return Said(bool(question(self._backend)))
         except Exception as error:
-            return Health(False, describe_exception(error))
-
-    def _close(self) -> Health:
-        assert self._backend is not None
-        with contextlib.suppress(Exception, SystemExit):
-            self._backend.close()
-        return Health(True)
+            return Said(False, describe_exception(error))
 
     @contextlib.contextmanager
     def _call(self, message: dict[str, Any]) -> Iterator[OpCall]:
@@ -200,13 +193,6 @@ class _Worker:
             return
         with self._pages.mapped(message["pages"]) as views:
             yield call_from(message["call"], views["tensors"], views["workspace"])
-
-    def _supports(self, operator: str) -> Support | SupportFailed:
-        assert self._backend is not None
-        try:
-            return Support(self._backend.supports(operator))
-        except Exception as error:
-            return SupportFailed(f"supports() raised {describe_exception(error)}")
 
     def _call_backend(self, message: dict[str, Any], fds: list[int]) -> Workspace | Answered | Ended | WorkerIsFull:
         """A request about one call, under the memory limit."""

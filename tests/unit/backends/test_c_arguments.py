@@ -38,13 +38,6 @@ def test_every_word_has_its_type():
     assert types_of(scalar("mode", type=CEnum("mode_t", {"A": 0}))) == [c_int]
 
 
-def test_values_come_in_the_declared_order():
-    frame = CallArguments({"n": 3, "r": 0.2}, handle=1, params_descriptor=2, workspace=5, workspace_size=64)
-    frame.descriptors["x"], frame.data["x"] = 3, None
-    arguments = (WORKSPACE_SIZE, *data("x"), *scalar("n"), WORKSPACE, *scalar("r", type=CType.FLOAT), PARAMS, HANDLE)
-    assert frame.values((*arguments, *descriptor("x"))) == [64, None, 3, 5, 0.2, 2, 1, 3]
-
-
 @pytest.mark.parametrize(("type_", "value"), [(CType.INT, 2**31), (CType.INT64, 2**63), (CType.FLOAT, 1e39)])
 def test_a_number_that_c_cannot_hold_is_declined(type_, value):
     with pytest.raises(Declined, match=r"factor is .* which the C type .* cannot hold"):

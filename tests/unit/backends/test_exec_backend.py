@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import sys
-import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +25,11 @@ from tests.support.shell_programs import ANSWER, COPY, GOOD, execute, gone, scal
 both_ways = pytest.mark.parametrize("serve", [False, True], ids=["started", "served"])
 
 
+def answer(**message):
+    """A line that answers so."""
+    return f"echo '{json.dumps(message)}' > $1/result.json\n"
+
+
 @both_ways
 def test_a_shell_script_is_a_kernel(adapter, operator, serve):
     backend = adapter(GOOD, serve)
@@ -45,12 +48,6 @@ def test_an_empty_call_does_not_start_the_program(adapter, operator, serve, tmp_
     )
     assert (result.outcome, result.perf.overhead_ns > 0) == (Outcome.PASSED, True)
     assert len((tmp_path / "starts").read_text().splitlines()) == 1 + 3
-
-
-@both_ways
-def test_wrong_values_fail(adapter, operator, serve):
-    result = execute(adapter(f"head -c 16 /dev/zero > $1/y.out\n{ANSWER}", serve), operator)
-    assert (result.outcome, result.worst.output) == (Outcome.FAILED, "y")
 
 
 @both_ways
@@ -81,7 +78,7 @@ def test_a_refused_call_that_writes_is_seen(adapter, operator):
         outputs=(Tensor("y", replace(flat, dims=(4,)), None),),
         expect=Expect(Status.BAD_PARAM, "x_rank"),
     )
-    refusal = 'echo \'{"status": "BAD_PARAM"}\' > $1/result.json\n'
+    refusal = answer(status="BAD_PARAM")
     assert execute(adapter(refusal), operator, negative).outcome is Outcome.PASSED
     result = execute(adapter(COPY + refusal), operator, negative)
     assert result.outcome is Outcome.FAILED
@@ -105,28 +102,29 @@ def test_death_by_a_signal_is_a_crash(adapter, operator, serve, name):
 
 @both_ways
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("script", "outcome", "words"),
     [
-        ("echo oops >&2; exit 3\n", ["exited with 3", "Last printed: oops"]),
-        (f"{GOOD}exit 3\n", ["exited with 3", "result.json does not count"]),
+        (f"head -c 16 /dev/zero > $1/y.out\n{ANSWER}", Outcome.FAILED, ["y: diff"]),
+        ("echo oops >&2; exit 3\n", Outcome.ERROR, ["exited with 3", "Last printed: oops"]),
+        (f"{GOOD}exit 3\n", Outcome.ERROR, ["exited with 3", "result.json does not count"]),
+        (f"echo forgot\n{COPY}", Outcome.ERROR, ["without a status: it wrote no result.json. Last printed: forgot"]),
+        (answer(declined="no float here"), Outcome.SKIPPED, ["declined: no float here"]),
+        (
+            answer(status=3, notes=["y_desc"]),
+            Outcome.WRONG_STATUS,
+            ["answered BAD_PARAM (y_desc), expected SUCCESS"],
+        ),
     ],
-    ids=["silent", "answered"],
+    ids=["wrong values", "exits", "answers and exits", "no status", "declines", "another status"],
 )
-def test_an_exit_code_is_an_error(adapter, operator, serve, script, words):
+def test_what_a_program_does_wrong_has_its_outcome(adapter, operator, serve, script, outcome, words):
     result = execute(adapter(script, serve), operator)
-    assert result.outcome is Outcome.ERROR
+    assert result.outcome is outcome
     assert all(word in result.reason for word in words), result.reason
 
 
 def test_a_started_program_that_answers_is_told_to_exit_with_0(adapter, operator):
     assert "exits with 0, whatever the status" in execute(adapter(f"{GOOD}exit 3\n"), operator).reason
-
-
-@both_ways
-def test_no_status_is_an_error(adapter, operator, serve):
-    result = execute(adapter(f"echo forgot\n{COPY}", serve), operator)
-    assert result.outcome is Outcome.ERROR
-    assert "without a status: it wrote no result.json. Last printed: forgot" in result.reason
 
 
 @pytest.mark.parametrize(
@@ -168,10 +166,9 @@ def test_a_result_that_is_a_pipe_is_not_waited_for(tmp_path):
 
 
 @both_ways
-def test_what_a_program_tells_arrives(adapter, operator, serve, tmp_path):
-    told = {"status": "SUCCESS", "scalars": {"count": 2**40}, "notes": ["used plan B"], "device_seconds": 0.25}
-    (tmp_path / "told.json").write_text(json.dumps(told))
-    backend = adapter(f"{COPY}cp {tmp_path}/told.json $1/result.json\n", serve)
+def test_what_a_program_tells_arrives(adapter, operator, serve):
+    message = {"status": "SUCCESS", "scalars": {"count": 2**40}, "notes": ["used plan B"], "device_seconds": 0.25}
+    backend = adapter(COPY + answer(**message), serve)
     call = scale_call()
     assert backend.run(call) is Status.SUCCESS
     assert (call.scalars, call.notes) == ({"count": 2**40}, ["used plan B"])
@@ -188,20 +185,6 @@ def test_a_time_does_not_outlive_its_call(adapter):
         backend.run(scale_call())
         times.append(backend.device_seconds())
     assert times == [1.0, None]
-
-
-@both_ways
-def test_a_program_declines(adapter, operator, serve):
-    result = execute(adapter('echo \'{"declined": "no float here"}\' > $1/result.json\n', serve), operator)
-    assert (result.outcome, result.reason) == (Outcome.SKIPPED, "declined: no float here")
-
-
-def test_another_status_is_reported_with_the_program_s_notes(adapter, operator):
-    result = execute(adapter('echo \'{"status": 3, "notes": ["y_desc"]}\' > $1/result.json\n'), operator)
-    assert (result.outcome, result.reason) == (
-        Outcome.WRONG_STATUS,
-        "answered BAD_PARAM (y_desc), expected SUCCESS",
-    )
 
 
 @both_ways
@@ -281,20 +264,22 @@ def test_the_device_is_told_twice(adapter, serve, device, tmp_path, monkeypatch)
 
 
 @both_ways
-def test_an_interrupted_call_leaves_no_process_and_no_folder(adapter, serve, tmp_path):
-    """Ctrl-C while the program works."""
+def test_an_interrupted_call_leaves_no_process_and_no_folder(adapter, serve, tmp_path, monkeypatch):
+    """Ctrl-C while the program works, and we take what it prints."""
+    drain = exec_backend.OutputPipe.drain
 
-    def interrupt():
-        while not (tmp_path / "who").exists():
-            time.sleep(0.01)
-        signal.raise_signal(signal.SIGINT)
+    def interrupt(output):
+        if (tmp_path / "who").exists():
+            signal.raise_signal(signal.SIGINT)
+        drain(output)
 
-    threading.Thread(target=interrupt, daemon=True).start()
+    monkeypatch.setattr(exec_backend.OutputPipe, "drain", interrupt)
     backend = adapter(
         f"echo $$ $1 > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/who\necho hello\nexec sleep 60\n", serve
     )
     with pytest.raises(KeyboardInterrupt):
         backend.run(scale_call())
+    monkeypatch.undo()
     pid, folder = (tmp_path / "who").read_text().split()
     assert gone(int(pid))
     assert not os.path.exists(folder)
@@ -346,7 +331,7 @@ def test_a_strided_output_comes_back_element_by_element(adapter):
 
 
 def test_a_decline_is_no_failure_to_print(adapter):
-    backend = adapter('echo noise >&2\necho \'{"declined": "later"}\' > $1/result.json\n')
+    backend = adapter("echo noise >&2\n" + answer(declined="later"))
     call = scale_call()
     with pytest.raises(Declined):
         backend.run(call)

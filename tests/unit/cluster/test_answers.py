@@ -37,8 +37,6 @@ RIGHT = CaseResult(
     "op/a", "op", ("smoke",), Outcome.PASSED, Status.SUCCESS, Status.SUCCESS, compared=True, host="node", device=1
 )
 NAME = "masked_col2im_forward"
-
-
 WORKER = Checked("node", (0, 1))
 
 
@@ -94,15 +92,10 @@ def test_a_line_that_no_results_file_may_hold_is_refused(old, new):
         read(line.replace(old, new))
 
 
-def test_an_error_names_its_unit():
+def test_an_error_names_its_unit_in_words_that_are_cut_and_kept_on_one_line():
     with pytest.raises(BadAnswerError, match="RecursionError: deep") as error:
-        read(error="RecursionError: deep")
+        read(error="RecursionError: deep\x1b[2J\n" + "x" * 100_000)
     assert error.value.unit == "op/a"
-
-
-def test_words_of_a_worker_are_cut_and_kept_on_one_line():
-    with pytest.raises(BadAnswerError) as error:
-        read(error="\x1b[2J\n" + "x" * 100_000)
     assert str(error.value).isprintable()
     assert len(str(error.value)) < 1100
 
@@ -162,7 +155,7 @@ def test_a_smallest_case_is_held_to_what_was_ordered(random_call):
 
 def test_a_smallest_case_reads_no_file(random_call, tmp_path, monkeypatch):
     """Values beside it would be files of this machine."""
-    read_case, call, data = random_call
+    read_case, call, _ = random_call
     monkeypatch.chdir(tmp_path)
     operator = call.job.target.operator
     document = case_document(call.case, operator, Schema.of([operator]))
@@ -172,4 +165,3 @@ def test_a_smallest_case_reads_no_file(random_call, tmp_path, monkeypatch):
     (tmp_path / "secret.bin").write_bytes(os.urandom(1 << 16))
     with pytest.raises(BadAnswerError):
         read_case(call, b"".join(map(bytes, write_binary(document))))
-    assert data

@@ -63,15 +63,18 @@ class Workers:
             yield UnitAnswered(unit, small.result, small.case)
 
 
-def fuzz_with(folder, workers, cases=8):
+def prepare(folder, workers):
+    """The scheduler of these workers, the corpus and the operator that is fuzzed."""
     session = Session()
     corpus = Corpus(folder, session.catalogue.operators)
     request = FuzzRequest(RunOptions(Query(), ("builtin",), "numpy"), (NAME,), folder, seed=0)
-    targets = targets_of(request, session, corpus)
-    report = FuzzRun(targets, ClusterFuzzScheduler(workers, Keeper(corpus), session.catalogue.operators), corpus).run(
-        cases, None
-    )
-    return report, corpus, targets[0]
+    (target,) = targets_of(request, session, corpus)
+    return ClusterFuzzScheduler(workers, Keeper(corpus), session.catalogue.operators), corpus, target
+
+
+def fuzz_with(folder, workers, cases=8):
+    scheduler, corpus, target = prepare(folder, workers)
+    return FuzzRun([target], scheduler, corpus).run(cases, None), corpus, target
 
 
 def test_a_failure_is_made_smaller_by_a_worker_and_kept_here(tmp_path):
@@ -125,13 +128,10 @@ class BatchSizes:
 
 
 def test_large_calls_travel_alone(tmp_path):
-    session = Session()
-    corpus = Corpus(tmp_path, session.catalogue.operators)
-    request = FuzzRequest(RunOptions(Query(), ("builtin",), "numpy"), (NAME,), tmp_path, seed=0)
-    (target,) = targets_of(request, session, corpus)
+    workers = BatchSizes()
+    scheduler, _, target = prepare(tmp_path, workers)
     small = target.draws.draw(0).case
     large = max((target.draws.draw(number).case for number in (49, 99)), key=lambda case: case.elements)
-    workers = BatchSizes()
     jobs = [Job(target, case) for case in [small] * 20 + [large, small]]
-    assert list(ClusterFuzzScheduler(workers, Keeper(corpus), session.catalogue.operators).run(jobs)) == []
+    assert list(scheduler.run(jobs)) == []
     assert workers.sizes == [16, 4, 1, 1]

@@ -42,12 +42,9 @@ def test_timeouts_once_per_operator_whatever_the_slot():
 def test_a_failure_that_takes_more_than_there_is_left_is_not_confirmed():
     now = [0.0]
     confirmation = Confirmation(lambda: now[0])
-    assert [confirmation.is_due("slot", failure(f"op{seconds}"), seconds) for seconds in (60.0, 60.5)] == [True, False]
-    now[0] = 1000.0
-    assert [confirmation.is_due("slot", failure(f"at{seconds}"), seconds) for seconds in (250.0, 251.0)] == [
-        True,
-        False,
-    ]
+    for now[0], fits, exceeds in ((0.0, 60.0, 60.5), (1000.0, 250.0, 251.0)):
+        assert confirmation.is_due("slot", failure(f"op{fits}"), fits)
+        assert not confirmation.is_due("slot", failure(f"op{exceeds}"), exceeds)
 
 
 @pytest.mark.parametrize(

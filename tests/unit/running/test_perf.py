@@ -27,75 +27,64 @@ def calls_of(seconds, device=None, log=None, name=""):
     return call
 
 
-class Clock:
+def clock(step=0.0):
     """Stands still, or moves by a step each time that it is read."""
-
-    def __init__(self, step=0.0):
-        self.now, self.step = 0.0, step
-
-    def __call__(self):
-        self.now += self.step
-        return self.now
+    return itertools.count(step, step).__next__
 
 
 def test_warm_up_calls_are_not_samples():
     seconds = [9.0, 9.0, *([STEADY] * 5)]
-    (samples,) = measure([calls_of(seconds)], Sampling(warmup=2, samples=5), Clock())
+    (samples,) = measure([calls_of(seconds)], Sampling(warmup=2, samples=5), clock())
     assert samples.interface_ns == [1_000_000] * 5
-
-
-def test_steady_times_need_few_samples():
-    (samples,) = measure([calls_of(itertools.repeat(STEADY))], Sampling(), Clock())
-    assert len(samples.interface_ns) == 10
 
 
 def test_noisy_times_are_sampled_until_the_median_is_known():
     noisy = itertools.cycle([1.0, 1.1, 0.9, 1.05, 0.95, 1.02, 0.98])
-    (samples,) = measure([calls_of(noisy)], Sampling(), Clock())
+    (samples,) = measure([calls_of(noisy)], Sampling(), clock())
     assert 10 < len(samples.interface_ns) < MAX_SAMPLES
     assert samples.tight
 
 
-def test_times_that_never_settle_end_by_their_number():
-    wild = itertools.cycle([1.0, 2.0])
-    (samples,) = measure([calls_of(wild)], Sampling(), Clock())
-    assert len(samples.interface_ns) == MAX_SAMPLES
+WILD = (1.0, 2.0)
 
 
-def test_the_budget_ends_it_but_never_below_the_least():
-    wild = itertools.cycle([1.0, 2.0])
-    (samples,) = measure([calls_of(wild)], Sampling(), Clock(step=perf.BUDGET_SECONDS))
-    assert len(samples.interface_ns) == MIN_SAMPLES
-
-
-def test_a_number_of_samples_is_kept_whatever_the_clock_says():
-    (samples,) = measure([calls_of(itertools.repeat(STEADY))], Sampling(samples=123), Clock(step=1e9))
-    assert len(samples.interface_ns) == 123
+@pytest.mark.parametrize(
+    ("seconds", "sampling", "step", "count"),
+    [
+        pytest.param((STEADY,), Sampling(), 0.0, 10, id="steady times need few samples"),
+        pytest.param(WILD, Sampling(), 0.0, MAX_SAMPLES, id="times that never settle end by their number"),
+        pytest.param(
+            WILD, Sampling(), perf.BUDGET_SECONDS, MIN_SAMPLES, id="or by the budget, but not below the least"
+        ),
+        pytest.param((STEADY,), Sampling(samples=123), 1e9, 123, id="a number is kept whatever the clock says"),
+    ],
+)
+def test_how_many_samples_are_taken(seconds, sampling, step, count):
+    (samples,) = measure([calls_of(itertools.cycle(seconds))], sampling, clock(step))
+    assert len(samples.interface_ns) == count
 
 
 def test_backends_take_turns_and_none_always_follows_the_other():
     log = []
     pair = [calls_of(itertools.repeat(STEADY), log=log, name=name) for name in "ab"]
-    measured = measure(pair, Sampling(warmup=1, samples=3), Clock())
+    measured = measure(pair, Sampling(warmup=1, samples=3), clock())
     assert "".join(log) == "ab" + "ab" + "ba" + "ab"
     assert [len(samples.interface_ns) for samples in measured] == [3, 3]
 
 
 def test_two_backends_go_on_until_both_are_known():
-    wild = itertools.cycle([1.0, 2.0])
-    calm, other = measure([calls_of(itertools.repeat(STEADY)), calls_of(wild)], Sampling(), Clock())
+    calm, other = measure([calls_of(itertools.repeat(STEADY)), calls_of(itertools.cycle(WILD))], Sampling(), clock())
     assert len(calm.interface_ns) == len(other.interface_ns) == MAX_SAMPLES
 
 
 def test_device_times_decide_where_every_call_has_one():
-    wild = itertools.cycle([1.0, 2.0])
-    (samples,) = measure([calls_of(wild, itertools.repeat(5e-6))], Sampling(), Clock())
+    (samples,) = measure([calls_of(itertools.cycle(WILD), itertools.repeat(5e-6))], Sampling(), clock())
     assert samples.perf(64).device_samples_ns == (5000,) * 10
     assert samples.perf(64).workspace_bytes == 64
 
 
 def test_device_times_with_gaps_are_left_out():
-    (samples,) = measure([calls_of(itertools.repeat(1.0), [1.0, 1.0, None, 1.0])], Sampling(0, 4), Clock())
+    (samples,) = measure([calls_of(itertools.repeat(1.0), [1.0, 1.0, None, 1.0])], Sampling(0, 4), clock())
     assert samples.perf(0).device_samples_ns == ()
     assert len(samples.perf(0).samples_ns) == 4
 
@@ -106,7 +95,7 @@ def test_a_call_that_does_not_succeed_ends_it_for_all(warmup):
         return Reply(ended=Ending.CRASHED, causes=(Killed("SIGSEGV", 11),))
 
     log = []
-    first, second = measure([dies, calls_of([], log=log)], Sampling(warmup, 10), Clock())
+    first, second = measure([dies, calls_of([], log=log)], Sampling(warmup, 10), clock())
     assert first.last.ended is Ending.CRASHED
     assert (second.last, log) == (None, [])
 
@@ -115,7 +104,7 @@ def test_caches_are_swept_before_each_sample_and_only_if_asked():
     for cold in (True, False):
         log = []
         call = calls_of(itertools.repeat(STEADY), log=log, name="call")
-        measure([call], Sampling(1, 2, cold_cache=cold), Clock(), sweep=lambda log=log: log.append("sweep"))
+        measure([call], Sampling(1, 2, cold_cache=cold), clock(), sweep=lambda log=log: log.append("sweep"))
         assert log == (["call", "sweep", "call", "sweep", "call"] if cold else ["call"] * 3)
 
 
@@ -128,10 +117,7 @@ def test_the_sweeper_takes_twice_the_largest_cache(tmp_path):
     sweeper.sweep()
     assert sweeper._lines.size * 64 == 2 << 20
     assert set(sweeper._lines.tolist()) == {1}
-
-
-def test_without_a_word_from_the_system_a_usual_cache_is_assumed(tmp_path):
-    assert last_level_bytes(tmp_path) == 64 << 20
+    assert last_level_bytes(tmp_path / "unknown") == 64 << 20
 
 
 def test_this_machine_is_measured_by_the_best_round():

@@ -1,6 +1,7 @@
-"""What a backend answers is looked at before it is used: statuses, times, sizes, scalars."""
+"""What a backend answers is looked at before it is used: statuses, times, sizes and the memory for them, scalars."""
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from mluops_gtest import Status
 from mluops_gtest.core.buffers import checked_seconds
 from mluops_gtest.core.call import Crashed, Declined, OpCall, Violated
-from mluops_gtest.running.caller import Ending, checked_size, reply_of
+from mluops_gtest.core.cause import format_reason
+from mluops_gtest.running import caller
+from mluops_gtest.running.caller import Ending, checked_size, free_bytes, reply_of
 
 
 class Backend:
@@ -27,8 +30,8 @@ def reply(backend):
 def test_a_device_time_that_is_none_is_the_backends_error(seconds):
     answer = reply(Backend(device=seconds))
     assert (answer.status, answer.ended) == (None, Ending.ERROR)
-    assert "device_seconds() returned" in answer.reason
-    assert len(answer.reason) < 200
+    assert "device_seconds() returned" in format_reason(answer.causes)
+    assert len(format_reason(answer.causes)) < 200
 
 
 @pytest.mark.parametrize("seconds", [0, 0.5, np.float32(0.5), np.int64(1), None])
@@ -56,7 +59,7 @@ def test_a_scalar_that_is_none_is_the_backends_error(value):
 
     answer = reply(Backend(act))
     assert answer.ended is Ending.ERROR
-    assert "call.scalars['n']" in answer.reason
+    assert "call.scalars['n']" in format_reason(answer.causes)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +81,48 @@ def test_what_is_raised_says_what_happened(error, ending):
 
 
 def test_a_backend_that_turns_the_clock_changes_no_time(monkeypatch):
-    import time
-
     def act(call):
         monkeypatch.setattr(time, "perf_counter", lambda: math.nan)
         return Status.SUCCESS
 
     assert 0 <= reply(Backend(act)).seconds < 60
+
+
+@pytest.fixture
+def machine(tmp_path):
+    def say(meminfo=None, **group):
+        if meminfo is not None:
+            (tmp_path / "meminfo").write_text(meminfo)
+        for name, text in group.items():
+            (tmp_path / f"memory.{name}").write_text(text)
+        return free_bytes(tmp_path / "meminfo", tmp_path)
+
+    return say
+
+
+MEMINFO = "MemTotal:  100 kB\nMemAvailable:   64 kB\n"
+
+
+def test_the_machine_says_and_the_container_may_say_less(machine):
+    assert machine(MEMINFO) == 65536
+    group = {"current": "5000\n", "stat": "anon 1\ninactive_file 1000\n"}
+    assert machine(MEMINFO, max="10000\n", **group) == 6000
+    assert machine(MEMINFO, max="max\n", **group) == 65536
+
+
+@pytest.mark.parametrize("meminfo", [None, "", "MemAvailable:\n", "MemAvailable: much kB\n", "MemTotal: 1 kB\n"])
+def test_nobody_says(machine, meminfo):
+    assert machine(meminfo) is None
+
+
+def test_a_size_is_held_to_what_is_free(monkeypatch):
+    monkeypatch.setattr(caller, "free_bytes", lambda: 1 << 30)
+    assert checked_size("mine", 1 << 30) == 1 << 30
+    with pytest.raises(ValueError, match=r"workspace_size\(\) returned 1073741825, but only 1073741824 bytes"):
+        checked_size("mine", (1 << 30) + 1)
+    with pytest.raises(ValueError, match=r"returned 1001, but --memory-limit allows 1000 bytes"):
+        checked_size("mine", 1001, 1000)
+    monkeypatch.setattr(caller, "free_bytes", lambda: None)
+    assert checked_size("mine", 1 << 42) == 1 << 42
+    with pytest.raises(ValueError, match="no machine has that"):
+        checked_size("mine", (1 << 42) + 1)

@@ -91,21 +91,6 @@ def test_what_always_fails_keeps_its_outcome_and_its_fingerprint():
     assert whole.reason.startswith("failed in 2 of 2 repetitions, first with OMP_NUM_THREADS=2: ")
 
 
-def test_a_case_that_nobody_ran_is_not_repeated():
-    assert combine_repetitions(repetitions(SKIPPED)) == SKIPPED
-
-
-class Clock:
-    """A second passes with every look."""
-
-    def __init__(self):
-        self.now = 0
-
-    def __call__(self):
-        self.now += 1
-        return self.now
-
-
 class Scripted:
     """Gives these results one after the other, then the last again and again: a CaseRun and its caller."""
 
@@ -123,8 +108,10 @@ class Scripted:
 
 
 def run(*results, stress):
+    """The verdict and the numbers of threads; a second passes with every look at the clock."""
     scripted = Scripted(*results)
-    return StressRun(scripted, stress, counts=(2, 1, 4), clock=Clock()).run(None), scripted.used
+    clock = itertools.count(1).__next__
+    return StressRun(scripted, stress, counts=(2, 1, 4), clock=clock).run(None), scripted.used
 
 
 def test_so_many_times_with_the_counts_in_turn():

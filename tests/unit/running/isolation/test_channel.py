@@ -1,16 +1,20 @@
-"""Messages and file descriptors between processes; a broken other side is an error, never a hang or a crash."""
+"""Messages, descriptors and shared memory between processes; a broken other side is an error, never a hang."""
 
 import os
 import socket
 import struct
+import sys
 
 import numpy as np
 import pytest
 
+from mluops_gtest.core.buffers import BufferSpec
 from mluops_gtest.core.call import Handle, OpCall, TensorArg
 from mluops_gtest.core.tensor import DType, Layout, TensorDesc
-from mluops_gtest.running.workers.memory import SharedSlab, call_from, call_message, map_slab, view_of
+from mluops_gtest.running.workers.memory import SharedArena, SharedSlab, call_from, call_message, map_slab, view_of
 from mluops_gtest.running.workers.protocol import Channel, ClosedError
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="memfd is Linux's")
 
 
 @pytest.fixture
@@ -84,10 +88,46 @@ def test_a_call_is_the_same_on_the_other_side():
     assert again.params == call.params
     assert again.inputs["x"].array.tolist() == values.tolist()
     assert np.shares_memory(again.inputs["x"].array, values)
-    assert [again.inputs[n].desc for n in ("x", "s", "null", "paper")] == [
-        call.inputs[n].desc for n in ("x", "s", "null", "paper")
-    ]
+    there = ("x", "s", "null", "paper")
+    assert [again.inputs[n].desc for n in there] == [call.inputs[n].desc for n in there]
     assert again.inputs["null"].null
     assert not again.inputs["paper"].null
     assert again.inputs["absent"] is None
     assert (again.handle, again.workspace_size, again.workspace.size, again.device) == (Handle(270, 9), 10, 10, 4)
+
+
+@linux
+@pytest.mark.parametrize("size", [0, 4096 * 4, 1])
+def test_nobody_resizes_a_slab(size):
+    slab = SharedSlab(4096)
+    with pytest.raises(PermissionError):
+        os.ftruncate(slab.fd, size)
+    slab.close()
+
+
+@linux
+def test_a_slab_has_no_name_that_could_be_left_behind():
+    slab = SharedSlab(100)
+    assert os.readlink(f"/proc/self/fd/{slab.fd}").startswith("/memfd:")
+    slab.close()
+
+
+def test_a_retired_slab_serves_the_case_it_has_and_no_other():
+    arena = SharedArena()
+    first = arena.allocate([BufferSpec("a", 64)])["a"]
+    before = arena.shared
+    old = map_slab(before.fd, before.size)
+    arena.retire()
+    assert arena.shared is before
+    assert arena.offset_of(first.data) > 0
+    second = arena.allocate([BufferSpec("a", 64)])["a"]
+    second.data[:] = 1
+    old[:] = 9
+    assert arena.shared is not before
+    assert np.unique(second.data).tolist() == [1]
+    assert np.unique(first.data).tolist() == [9]
+    arena.allocate([BufferSpec("a", 64)])
+    kept = arena.shared
+    arena.allocate([BufferSpec("a", 32)])
+    assert arena.shared is kept
+    arena.close()
