@@ -74,13 +74,15 @@ def test_a_lost_row_takes_its_pairs_with_it(load, operators):
         assert (pairs[offset, :, count:] == -1).all()
 
 
-@pytest.mark.parametrize("name", ["indice_convolution_forward", "indice_convolution_backward_data"])
-def test_with_sub_m_both_sides_lose_the_same_rows_and_the_kernel_its_ends(load, operators, name):
-    case = {
-        "indice_convolution_forward": "centre_meets_all_1",
-        "indice_convolution_backward_data": "centerpoint_2_twin_float",
-    }
-    call = load(f"{name}/{case[name]}")
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("indice_convolution_forward", "centre_meets_all_1"),
+        ("indice_convolution_backward_data", "centerpoint_2_twin_float"),
+    ],
+)
+def test_with_sub_m_both_sides_lose_the_same_rows_and_the_kernel_its_ends(load, operators, name, case):
+    call = load(f"{name}/{case}")
     operator, reductions = operators[name], operators.part(name, REDUCTIONS)
     assert call.param("sub_m") == 1
     assert reductions["rows_out"].without(call, 0, 1) is None

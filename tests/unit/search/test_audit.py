@@ -156,40 +156,33 @@ def test_what_is_no_shape(text):
         parse_shape(text)
 
 
-def test_sizes_are_found():
-    operator = Operator("[N, C]", "[C·k, ≥ n_out]")
-    assert case_symbols(case((3, 5), (10, 9), {"k": 2, "n_out": 7}), operator) == {"N": 3, "C": 5}
+SCALED = "[N, C]", "[C·k, ≥ n_out]", {"k": 2, "n_out": 7}
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "message"),
+    ("declared", "x", "y", "message"),
     [
-        ((3, 5), (9, 9), "axis 0 of y is 9; the shape says C·k, which is 10"),
-        ((3, 5), (10, 6), "axis 1 of y is 6; the shape says ≥ n_out, which is 7"),
-        ((3, 5, 1), (10, 9), "x has 3 axes"),
+        (SCALED, (3, 5), (9, 9), "axis 0 of y is 9; the shape says C·k, which is 10"),
+        (SCALED, (3, 5), (10, 6), "axis 1 of y is 6; the shape says ≥ n_out, which is 7"),
+        (SCALED, (3, 5, 1), (10, 9), "x has 3 axes"),
+        # One name is one length, and a parameter decides.
+        (("[N, C]", "[N]", {}), (3, 5), (4,), "axis 0 of y is 4; N is 3 elsewhere"),
+        (("[N, C]", "[N]", {"N": 8}), (3, 5), (3,), "axis 0 of x is 3; N is 8 elsewhere"),
     ],
 )
-def test_a_shape_that_does_not_hold_is_told(x, y, message):
+def test_a_shape_that_does_not_hold_is_told(declared, x, y, message):
+    *shapes, params = declared
     with pytest.raises(ShapeError, match=message):
-        case_symbols(case(x, y, {"k": 2, "n_out": 7}), Operator("[N, C]", "[C·k, ≥ n_out]"))
+        case_symbols(case(x, y, params), Operator(*shapes))
 
 
-@pytest.mark.parametrize(
-    ("y", "params", "message"),
-    [(4, {}, "axis 0 of y is 4; N is 3 elsewhere"), (3, {"N": 8}, "axis 0 of x is 3; N is 8 elsewhere")],
-)
-def test_one_name_is_one_length_and_a_parameter_decides(y, params, message):
-    with pytest.raises(ShapeError, match=message):
-        case_symbols(case((3, 5), (y,), params), Operator("[N, C]", "[N]"))
-
-
-def test_optional_axes_may_be_missing():
+def test_sizes_are_found_where_axes_are_optional_and_layouts_several():
+    *shapes, params = SCALED
+    assert case_symbols(case((3, 5), (10, 9), params), Operator(*shapes)) == {"N": 3, "C": 5}
     operator = Operator("[[D,] H, W]", "[H]")
     assert case_symbols(case((2, 3), (2,)), operator) == {"H": 2, "W": 3}
     assert case_symbols(case((4, 2, 3), (2,)), operator) == {"D": 4, "H": 2, "W": 3}
-
-
-def test_a_shape_for_several_layouts_is_that_of_array():
+    # A shape for several layouts is that of ARRAY.
     operator = Operator("[N, C]", "[N]", (Layout.NHWC, Layout.ARRAY))
     assert case_symbols(case((5, 3), (9,), layout=Layout.NHWC), operator) == {"N": 9}
 
@@ -228,20 +221,14 @@ def _listed(ramp, x):
     return recipe
 
 
+PASSES = "scale_by/ramp_3: an implementation that loses index {} of count, one of 3, passes"
+
+
 @pytest.mark.parametrize("axis", [SizedAxis("x"), SizedAxis("y"), SizedAxis("x", -1)])
-def test_a_size_whose_ends_count_is_live(size_problems, axis):
+def test_an_end_that_changes_nothing_or_less_than_every_criterion_is_told(size_problems, axis):
     assert size_problems(axis) == []
-
-
-@pytest.mark.parametrize("axis", [SizedAxis("x"), SizedAxis("y")])
-def test_an_end_that_changes_nothing_is_told(size_problems, axis):
-    passes = "scale_by/ramp_3: an implementation that loses index {} of count, one of 3, passes"
-    assert size_problems(axis, x=(0.0, 2.0, 3.0)) == [passes.format(0)]
-    assert size_problems(axis, x=(1.0, 2.0, 0.0)) == [passes.format(2)]
-
-
-def test_an_end_below_every_criterion_is_told(size_problems):
-    assert len(size_problems(SizedAxis("x"), x=(1e-9, 2.0, 3.0))) == 1
+    assert size_problems(axis, x=(0.0, 2.0, 3.0)) == size_problems(axis, x=(1e-9, 2.0, 3.0)) == [PASSES.format(0)]
+    assert size_problems(axis, x=(1.0, 2.0, 0.0)) == [PASSES.format(2)]
 
 
 def test_another_size_than_the_declared_one_and_an_operator_without_any_are_told(size_problems):
