@@ -47,7 +47,7 @@ CASES = {
     "huge descriptor": toy_case(
         expect=Expect(Status.NOT_SUPPORTED, "large"),
         inputs=(
-            Tensor("values", TensorDesc(DType.FLOAT, Layout.NCHW, (1 << 40, 1 << 40))),
+            Tensor("values", TensorDesc(DType.FLOAT, Layout.NCHW, (2**63 - 1, 2**63 - 1))),
             Tensor("index", TensorDesc(DType.INT32, Layout.ARRAY, (2, 3), (7, 2)), np.arange(12, dtype="<i4")),
         ),
     ),

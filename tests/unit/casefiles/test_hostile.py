@@ -1,7 +1,5 @@
 """Broken and malicious files: a clear CaseFileError, quickly, and nothing else."""
 
-import random
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,12 +56,6 @@ def test_every_truncation(folder):
         attempt(folder, PLAIN_TEXT[:end], "case.prototxt")
 
 
-def test_noise_of_a_megabyte(folder):
-    noise = random.Random(1).randbytes(1 << 20)
-    attempt(folder, noise, "case.pb")
-    attempt(folder, noise, "case.prototxt")
-
-
 def sized(dims: str, values: str) -> bytes:
     return PLAIN_TEXT.replace(b"dims: [2]", f"dims: [{dims}]".encode()).replace(
         b"value_i: 7 value_i: -0x10", values.encode()
@@ -86,14 +78,6 @@ def sized(dims: str, values: str) -> bytes:
 def test_shapes_beyond_all_memory(tmp_path, dims, values, message):
     with pytest.raises(CaseFileError, match=message):
         read_back(tmp_path, sized(dims, values))
-
-
-def test_a_status_case_may_describe_any_size(tmp_path):
-    case = read_back(
-        tmp_path, sized("9223372036854775807, 9223372036854775807", "") + b"[mluops_gtest.expect] { status: 7 }"
-    )
-    assert case.inputs[1].desc.count == (2**63 - 1) ** 2
-    assert case.inputs[1].data is None
 
 
 @pytest.mark.parametrize(

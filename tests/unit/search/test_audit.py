@@ -119,10 +119,7 @@ class Operator:
     """The tensors of an operator are all that shapes need."""
 
     def __init__(self, x, y, layouts=(Layout.ARRAY,)):
-        self.tensors = (
-            TensorSpec("x", x, (DType.FLOAT,), layouts),
-            OutputSpec("y", y, {DType.FLOAT: exact()}),
-        )
+        self.tensors = (TensorSpec("x", x, (DType.FLOAT,), layouts), OutputSpec("y", y, {DType.FLOAT: exact()}))
 
 
 def case(x, y, params=None, layout=Layout.ARRAY):
