@@ -12,16 +12,11 @@ DEEP = "[" * 100_000
 BROKEN = {
     "empty": "",
     "cut off": '{"format": 1, "results": [',
-    "no json": "hello",
     "a list": "[1, 2]",
     "deep": DEEP,
-    "deep inside": '{"format": 1, "results": ' + DEEP,
     "surrogate": '{"format": 1, "tool_version": "\\ud800 is half a pair", "results": []}',
-    "huge number": '{"format": 1e999, "results": []}',
     "many digits": '{"format": 1, "seconds": ' + "9" * 5000 + ', "results": []}',
-    "no number": '{"format": 1, "seconds": NaN, "results": []}',
     "no text": b'{"format": 1, "tool_version": "\xff", "results": []}',
-    "nothing": "\0" * 100,
 }
 
 

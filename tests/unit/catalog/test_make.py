@@ -10,15 +10,7 @@ from mluops_gtest.base.errors import ContentError, DeclarationError
 from mluops_gtest.casefiles.lock import read_lock, write_lock
 from mluops_gtest.catalog.make import lock_entry, make_case, same_values
 from mluops_gtest.catalog.produce import verify_case
-from mluops_gtest.catalog.root import Root
-from mluops_gtest.catalog.selection import Catalogue
 from mluops_gtest.core.case import Case
-from tests.support.toy_root import write_toy_root
-
-
-@pytest.fixture
-def toy(tmp_path):
-    return Catalogue(Root(write_toy_root(tmp_path)))
 
 
 @pytest.mark.parametrize("error", [ValueError, IndexError, OverflowError, MemoryError])

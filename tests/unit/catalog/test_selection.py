@@ -9,11 +9,6 @@ from mluops_gtest.core.case import Query
 from tests.support.toy_root import write_toy_root
 
 
-@pytest.fixture
-def toy(tmp_path):
-    return Catalogue(Root(write_toy_root(tmp_path)))
-
-
 def names(toy, **query):
     chosen = select(toy, Query(**query), lambda path: "scale")
     return [case.id.removeprefix("scale_by/") for case in chosen.cases]
