@@ -118,7 +118,8 @@ def test_a_link_goes_and_what_it_leads_to_stays(tmp_path):
     (outside / "kept").write_text("kept")
     folder = tmp_path / "links" / "inner"
     folder.mkdir(parents=True)
-    (folder / "to_folder").symlink_to(outside)
+    for place in (folder, folder.parent):
+        (place / "to_folder").symlink_to(outside)
     (folder.parent / "to_file").symlink_to(outside / "kept")
     remove_tree(str(folder.parent))
     assert not folder.parent.exists()

@@ -70,39 +70,41 @@ EVERY_PAIR = ["null strided rows_empty columns_empty", "rank strided rows_empty 
 EVERY_PAIR += ["strided rows_empty columns_empty", "rows_empty", "columns_empty"]
 
 
-def test_a_case_that_breaks_a_check_with_every_later_one_tells_its_place(order_problems):
-    assert order_problems(*EVERY_PAIR) == []
+OTHERS = EVERY_PAIR[1:]
+WITHOUT_COLUMNS = [case.replace(" columns_empty", "") for case in EVERY_PAIR]
+NULL_ALONE = {"null": ("columns_empty",)}
+FIRST_THREE = ("null", "rank", "strided")
 
 
-def test_a_check_that_no_case_breaks_together_with_a_later_status_is_told(order_problems):
-    others = EVERY_PAIR[1:]
-    no_case = "check null: no case tells whether it comes before "
-    assert order_problems("null", *others) == [no_case + name for name in ("strided", "rows_empty", "columns_empty")]
-    # In front of null columns_empty would be in front of rank, too, where a case shows it.
-    assert order_problems("null strided rows_empty", *others) == []
-    assert order_problems("null strided", *others) == [no_case + "rows_empty", no_case + "columns_empty"]
+def untold(*pairs):
+    return [f"check {first}: no case tells whether it comes before {second}" for first, second in pairs]
 
 
-def test_a_later_check_that_nothing_between_shows_is_told(order_problems):
-    cases = [case.replace(" columns_empty", "") for case in EVERY_PAIR]
-    assert order_problems(*cases) == [
-        f"check {name}: no case tells whether it comes before columns_empty" for name in ("null", "rank", "strided")
-    ]
-    not_together = dict.fromkeys(("null", "rank", "strided"), ("columns_empty",))
-    assert order_problems(*cases, not_together=not_together) == []
-    (stale,) = order_problems(*EVERY_PAIR, not_together={"null": ("columns_empty",)})
-    assert stale == "check null: a case breaks columns_empty together with it"
+@pytest.mark.parametrize(
+    ("cases", "not_together", "told"),
+    [
+        (EVERY_PAIR, {}, []),
+        (["null", *OTHERS], {}, untold(("null", "strided"), ("null", "rows_empty"), ("null", "columns_empty"))),
+        # In front of null columns_empty would be in front of rank, too, where a case shows it.
+        (["null strided rows_empty", *OTHERS], {}, []),
+        (["null strided", *OTHERS], {}, untold(("null", "rows_empty"), ("null", "columns_empty"))),
+        (WITHOUT_COLUMNS, {}, untold(*((name, "columns_empty") for name in FIRST_THREE))),
+        (WITHOUT_COLUMNS, dict.fromkeys(FIRST_THREE, ("columns_empty",)), []),
+        (EVERY_PAIR, NULL_ALONE, ["check null: a case breaks columns_empty together with it"]),
+        # Without a case that breaks the first, nothing shows that the pair is stale.
+        (OTHERS, NULL_ALONE, []),
+    ],
+)
+def test_pairs_of_checks_that_no_case_tells_apart_and_stale_excuses(order_problems, cases, not_together, told):
+    assert order_problems(*cases, not_together=not_together) == told
 
 
-def test_a_pair_is_stale_only_where_a_case_shows_it(order_problems, operator):
-    """No case that breaks the first, or none that the second can look at, shows nothing."""
-    not_together = {"null": ("columns_empty",)}
-    assert order_problems(*EVERY_PAIR[1:], not_together=not_together) == []
+def test_a_check_that_cannot_look_at_a_call_shows_nothing(order_problems, operator):
     blind = tuple(
         replace(check, holds=lambda call: call.inputs["gone"] is None) if check.name == "columns_empty" else check
         for check in operator.checks
     )
-    assert order_problems(*EVERY_PAIR, checks=blind, not_together=not_together) == []
+    assert order_problems(*EVERY_PAIR, checks=blind, not_together=NULL_ALONE) == []
 
 
 def test_a_case_shows_an_order_only_by_a_later_check_of_another_status(operator):
@@ -160,6 +162,7 @@ SCALED = "[N, C]", "[C·k, ≥ n_out]", {"k": 2, "n_out": 7}
     ("declared", "x", "y", "message"),
     [
         (SCALED, (3, 5), (9, 9), "axis 0 of y is 9; the shape says C·k, which is 10"),
+        (SCALED, (3, 5), (11, 9), "axis 0 of y is 11; the shape says C·k, which is 10"),
         (SCALED, (3, 5), (10, 6), "axis 1 of y is 6; the shape says ≥ n_out, which is 7"),
         (SCALED, (3, 5, 1), (10, 9), "x has 3 axes"),
         # One name is one length, and a parameter decides.
