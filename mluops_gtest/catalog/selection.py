@@ -43,6 +43,7 @@ class Catalogue:
         self.roots = roots
         self._declared: dict[str, DeclaredCases] = {}
         self._homes: dict[str, Root] = {}
+        self._stores: dict[str, Path] = {}
 
     @cached_property
     def operators(self) -> Operators:
@@ -103,7 +104,10 @@ class Catalogue:
 
     def stored_path(self, case_id: str) -> Path:
         """Where the declared case's file is committed when it is small."""
-        return self.root_of(case_id.partition("/")[0]).stored / f"{case_id}{TEXT}"
+        operator = case_id.partition("/")[0]
+        if operator not in self._stores:
+            self._stores[operator] = self.root_of(operator).stored
+        return self._stores[operator] / f"{case_id}{TEXT}"
 
     @property
     def root_paths(self) -> tuple[str, ...]:

@@ -103,16 +103,16 @@ def test_a_lookup_table_passes_the_declared_values_alone(noisy, run, lookup_tabl
 
 
 def test_the_same_seed_gives_the_same_values_another_one_others(noisy, cli):
-    def shown(case, *options):
+    def lines_of(case, *options):
         return cli("show", f"scale_by/{case}", "--root", noisy, *options).lines
 
     def float_lines(*options):
-        return [line for line in shown("noise_4", *options) if "float" in line]
+        return [line for line in lines_of("noise_4", *options) if "float" in line]
 
-    lines = shown("noise_4", "--reseed", 5)
+    lines = lines_of("noise_4", "--reseed", 5)
     assert "values: of --reseed 5" in lines
     assert lines[-1] == f"repro: mluops-test run scale_by/noise_4 --root {noisy} --reseed 5"
-    assert "values: the same as without --reseed" in shown("ramp_2", "--reseed", 5)
+    assert "values: the same as without --reseed" in lines_of("ramp_2", "--reseed", 5)
     assert float_lines("--reseed", 5) == float_lines("--reseed", 5)
     assert len({str(float_lines(*options)) for options in ((), ("--reseed", 0), ("--reseed", 5))}) == 3
 
