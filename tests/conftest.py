@@ -12,7 +12,8 @@ from mluops_gtest.casefiles import lock as lock_module
 from mluops_gtest.catalog import operators as operators_module
 from mluops_gtest.catalog import selection as catalogue_module
 from mluops_gtest.catalog.root import Root
-from mluops_gtest.catalog.selection import Catalogue
+from mluops_gtest.catalog.selection import Catalogue, Selected
+from mluops_gtest.catalog.source import StoredCases
 from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[1]
@@ -121,3 +122,15 @@ def catalogue():
 @pytest.fixture(scope="session")
 def operators(catalogue):
     return catalogue.operators
+
+
+@pytest.fixture(scope="session")
+def load_case(catalogue):
+    """Loads the declared case of an id, complete."""
+
+    def load(case_id):
+        draft = catalogue.draft(case_id)
+        selected = Selected(draft.id, draft.operator, draft.tags, draft=draft)
+        return StoredCases(catalogue, (selected,)).load(case_id)
+
+    return load

@@ -6,7 +6,7 @@ the user.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 
@@ -49,12 +49,17 @@ def strip_to_line(text: str) -> str:
 
 
 def strip_values(value: Any) -> Any:
-    """Every text in a record of lists and dicts."""
+    """The record of lists and dicts with every text in it stripped."""
+    return map_texts(value, strip_controls)
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """The record of lists and mappings with every text in it changed, those of keys included."""
     if isinstance(value, str):
-        return strip_controls(value)
-    if isinstance(value, dict):
-        return {strip_values(key): strip_values(item) for key, item in value.items()}
-    return [strip_values(item) for item in value] if isinstance(value, list | tuple) else value
+        return change(value)
+    if isinstance(value, Mapping):
+        return {map_texts(key, change): map_texts(item, change) for key, item in value.items()}
+    return [map_texts(item, change) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -15,6 +15,7 @@ import msgspec
 
 from mluops_gtest.base.errors import ContentError, repr_short
 from mluops_gtest.base.frozen import Value
+from mluops_gtest.base.text import map_texts
 
 
 @contextlib.contextmanager
@@ -117,16 +118,12 @@ def json_bytes(value: Any, indent: int = 0) -> bytes:
     try:
         data = msgspec.json.encode(value)
     except UnicodeEncodeError:
-        data = msgspec.json.encode(_without_surrogates(value))
+        data = msgspec.json.encode(map_texts(value, _without_surrogates))
     return msgspec.json.format(data, indent=indent) if indent else data
 
 
-def _without_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, Mapping):
-        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
-    return [_without_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
+def _without_surrogates(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def refuse_doubled_keys(data: bytes, source: Source) -> None:

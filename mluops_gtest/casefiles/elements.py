@@ -34,28 +34,14 @@ class ElementPart(NamedTuple):
     @property
     def bits(self) -> "np.dtype[Any]":
         """The unsigned integer of the same size."""
-        return _unsigned(self.storage.itemsize)
-
-
-@cache
-def _unsigned(size: int) -> "np.dtype[Any]":
-    return np.dtype(f"<u{size}")
-
-
-_COMPLEX: Final = {
-    DType.COMPLEX_HALF: ElementPart("real", np.dtype("<f2"), 2),
-    DType.COMPLEX64: ElementPart("real", np.dtype("<f4"), 2),
-    DType.COMPLEX_FLOAT: ElementPart("real", np.dtype("<f4"), 2),
-    DType.COMPLEX128: ElementPart("real", np.dtype("<f8"), 2),
-    DType.COMPLEX_DOUBLE: ElementPart("real", np.dtype("<f8"), 2),
-}
+        return np.dtype(f"<u{self.storage.itemsize}")
 
 
 @cache
 def part_of(dtype: DType) -> ElementPart:
     """The part that one value of a file fills in a tensor of this type."""
-    if dtype in _COMPLEX:
-        return _COMPLEX[dtype]
+    if dtype.name.startswith("COMPLEX"):
+        return ElementPart("real", np.dtype(f"<f{dtype.itemsize // 2}"), 2)
     if dtype is DType.BFLOAT16:
         return ElementPart("bfloat", dtype.storage)
     if dtype.is_float:
@@ -121,7 +107,7 @@ def from_reals(values: Array, dtype: DType) -> Array:
         if part.kind == "real":
             return values.astype(part.storage, copy=False)
         if part.kind == "bfloat":
-            return _bfloat(values.astype("<f4"))
+            return bfloat_bits(values.astype("<f4"))
         if part.kind == "bits":
             raise CaseFileError(f"{dtype.value} cannot be given as numbers; store its bits as value_h or value_i")
         limits = np.iinfo(part.storage)
@@ -131,8 +117,8 @@ def from_reals(values: Array, dtype: DType) -> Array:
         return values.astype(part.storage)
 
 
-def _bfloat(values: Array) -> Array:
-    """The upper half of a float, rounded to nearest even; a NaN stays one."""
+def bfloat_bits(values: Array) -> Array:
+    """The upper half of each float, rounded to nearest even; a NaN stays one."""
     bits = values.view("<u4")
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
     quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
@@ -253,7 +239,8 @@ def gaussian(seed: int, mean: float, deviation: float, count: int, real: Any) ->
     have = 0
     while have < count:
         # Four of five pairs fall into the unit circle (π/4).
-        points = _canonical(engine, 2 * _enough(min(count - have, _CHUNK) // 2 + 1), real).reshape(-1, 2)
+        pairs = min(count - have, _CHUNK) // 2 + 1
+        points = _canonical(engine, 2 * (pairs + pairs // 3 + 8), real).reshape(-1, 2)
         points = real(2) * points - real(1)
         x, y = points[:, 0], points[:, 1]
         radius = x * x + y * y
@@ -265,10 +252,6 @@ def gaussian(seed: int, mean: float, deviation: float, count: int, real: Any) ->
         drawn[have : have + len(values)] = values
         have += len(values)
     return drawn
-
-
-def _enough(pairs: int) -> int:
-    return pairs + pairs // 3 + 8
 
 
 def _polar(first: Array, second: Array, radius: Array, logarithm: Callable[[Array], Array], real: Any) -> Array:

@@ -89,17 +89,11 @@ class _SoundTensors(msgspec.Struct, gc=False):
     outputs: list[_SoundTensor]
 
 
-class _SoundLine(msgspec.Struct, forbid_unknown_fields=True):
+class _SoundLine(LockEntry):
     """A line as we write it; what does not fit goes the long way, which tells why."""
 
-    id: str
-    declared: str
-    stored: str
-    inputs: str
-    baseline: str
-    tensors: _SoundTensors
+    tensors: _SoundTensors  # type: ignore[assignment]
     params: dict[str, _Plain | list[_Plain]]
-    degenerate: str = ""
 
 
 _CHECKER: Final = msgspec.json.Decoder(_SoundLine)

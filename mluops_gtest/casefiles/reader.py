@@ -27,26 +27,23 @@ _KINDS: Final = {kind.schema_number: kind for kind in CriterionKind}
 def read_criteria(document: Document) -> tuple[Criteria | None, ...]:
     """The criteria of each output; empty if the file has none, None if the file says not to compare it."""
     node = document.node
-    test_param = node.test_param
+    kinds, test_param = node.evaluation_criterion, node.test_param
+    shared: Criteria | None = None
     if len(test_param.error_func) or len(test_param.error_threshold):
         shared = _criteria(test_param.error_func, test_param.error_threshold, "test_param: error_func")
-        return tuple(None if _unused(output.message) else shared for output in document.outputs)
-    kinds = node.evaluation_criterion
-    if len(node.evaluation_threshold):
+    elif len(node.evaluation_threshold):
         shared = _criteria(kinds, node.evaluation_threshold, "evaluation_criterion")
-        return tuple(None if _unused(output.message) else shared for output in document.outputs)
-    if not len(kinds) and not any(len(_thresholds(output.message)) for output in document.outputs):
-        return tuple(None if _unused(output.message) else () for output in document.outputs)
-    return tuple(
-        None
-        if _unused(output.message)
-        else _criteria(kinds, _thresholds(output.message), f"output {index}: evaluation_criterion")
-        for index, output in enumerate(document.outputs)
-    )
-
-
-def _unused(message: Any) -> bool:
-    return bool(message.HasField("threshold_use") and message.threshold_use == 0)
+    elif not len(kinds) and not any(len(_thresholds(output.message)) for output in document.outputs):
+        shared = ()
+    criteria: list[Criteria | None] = []
+    for index, output in enumerate(document.outputs):
+        if output.message.HasField("threshold_use") and output.message.threshold_use == 0:
+            criteria.append(None)
+        elif shared is not None:
+            criteria.append(shared)
+        else:
+            criteria.append(_criteria(kinds, _thresholds(output.message), f"output {index}: evaluation_criterion"))
+    return tuple(criteria)
 
 
 def _thresholds(message: Any) -> Any:

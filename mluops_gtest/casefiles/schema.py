@@ -439,9 +439,7 @@ class Schema:
 
 def _row(field: ParamField) -> SchemaField:
     type_ = field.enum.name if field.type == "enum" and field.enum is not None else field.type
-    default = None
-    if field.default is not None and field.label != "repeated":
-        default = _default(field)
+    default = None if field.default is None or field.label == "repeated" else _default(field)
     return SchemaField(field.label, type_, field.name, field.number, default)
 
 

@@ -183,13 +183,8 @@ class _TextReader:
         opening = self._text[pos : pos + 1]
         if opening not in (b"{", b"<"):
             raise TextError(pos, f"expected '{{' after {field.name}")
-        if isinstance(owner, Document) and field.name in ("input", "output"):
-            tensor = TensorDocument(self._schema.tensor())
-            (owner.inputs if field.name == "input" else owner.outputs).append(tensor)
-            return self._message(tensor.message, field.fields, tensor, pos + 1, _CLOSING[opening])
-        nested = message.Extensions[self._schema.expect] if field.name[0] == "[" else getattr(message, field.name)
-        nested.SetInParent()
-        return self._message(nested, field.fields, owner, pos + 1, _CLOSING[opening])
+        nested, tensor = _open_message(self._document, message, field, self._schema)
+        return self._message(nested, field.fields, owner if tensor is None else tensor, pos + 1, _CLOSING[opening])
 
     def _scalar(self, message: Any, field: Field, owner: Document | TensorDocument, pos: int) -> int:
         value, end = self._value(field, pos)
@@ -290,6 +285,17 @@ def _store(message: Any, field: Field, value: Any, pos: int) -> None:
         raise TextError(pos, f"{field.name}: {error}") from None
 
 
+def _open_message(document: Document, message: Any, field: Field, schema: Schema) -> tuple[Any, TensorDocument | None]:
+    """The message that the field opens, and the tensor that it is; None where it is none."""
+    if message is document.node and field.name in ("input", "output"):
+        tensor = TensorDocument(schema.tensor())
+        (document.inputs if field.name == "input" else document.outputs).append(tensor)
+        return tensor.message, tensor
+    nested = message.Extensions[schema.expect] if field.name[0] == "[" else getattr(message, field.name)
+    nested.SetInParent()
+    return nested, None
+
+
 # Beyond this the general reader's way with long runs of values is faster.
 _MAX_TEXT: Final = 1 << 14
 _PLAIN_BOOLS: Final = {b"true": True, b"false": False}
@@ -332,13 +338,13 @@ def _read_tokens(tokens: list[tuple[bytes, ...]], schema: Schema) -> Document:
             continue
         # The rest that is no token has no name either.
         field = fields.get(name)
-        if field is None or (name in seen and not field.repeated):
+        if field is None or (name in seen and not field.repeated) or (opening and field.kind != "message"):
             raise _NotPlainError
         seen.add(name)
         if opening:
             outer.append((message, fields, tensor, seen))
-            message, tensor = _open_message(document, message, field, tensor, schema)
-            fields, seen = field.fields, set()
+            message, opened = _open_message(document, message, field, schema)
+            fields, tensor, seen = field.fields, opened or tensor, set()
         elif field.repeated:
             getattr(message, field.name).append(_plain_value(field, word, string))
         else:
@@ -351,26 +357,11 @@ def _read_tokens(tokens: list[tuple[bytes, ...]], schema: Schema) -> Document:
 def _take(run: bytes, name: bytes, message: Any, fields: Fields, tensor: TensorDocument | None) -> None:
     """The values of one field that follow each other; a field that goes on later is not plain."""
     field = fields.get(name)
-    if field is None or field.values is None or tensor is None or message is not tensor.message:
+    if field is None or field.values is None or tensor is None:
         raise _NotPlainError
-    if field.name in tensor.values:
+    if message is not tensor.message or field.name in tensor.values:
         raise _NotPlainError
     tensor.values[field.name] = _array(field.values, run)
-
-
-def _open_message(
-    document: Document, message: Any, field: Field, tensor: TensorDocument | None, schema: Schema
-) -> tuple[Any, TensorDocument | None]:
-    """The message that opens, and the tensor that it is or is in."""
-    if field.kind != "message":
-        raise _NotPlainError
-    if message is document.node and field.name in ("input", "output"):
-        tensor = TensorDocument(schema.tensor())
-        (document.inputs if field.name == "input" else document.outputs).append(tensor)
-        return tensor.message, tensor
-    nested = message.Extensions[schema.expect] if field.name[0] == "[" else getattr(message, field.name)
-    nested.SetInParent()
-    return nested, tensor
 
 
 def _plain_value(field: Field, word: bytes, string: bytes) -> Any:

@@ -21,10 +21,11 @@ from mluops_gtest.core.buffers import (
     is_constant_baseline,
     row_counts,
 )
-from mluops_gtest.core.call import Params, Status
+from mluops_gtest.core.call import OpCall, Params, Status
 from mluops_gtest.core.case import Case, CaseDraft, Change
 from mluops_gtest.core.operator import (
     Baseline,
+    Check,
     CheckVerdict,
     Operator,
     OutputSpec,
@@ -104,6 +105,11 @@ def _described(tensors: Iterable[Tensor]) -> list[LockedTensor]:
             line["strides"] = list(desc.strides)
         described.append(line)
     return described
+
+
+def _refusal(draft: CaseDraft, words: str) -> DeclarationError:
+    """The error about that case: `words` go on behind its id."""
+    return DeclarationError(f"{draft.where}: case {draft.id}{words}")
 
 
 # What recipes and references raise about values that they cannot work with, maybe deep in numpy.
@@ -195,9 +201,10 @@ def _wrap_operator_errors(draft: CaseDraft, operator: Operator, make: Callable[[
     def refuse(error: Exception) -> DeclarationError | None:
         if not is_of_author(error, operator.reference):
             return None
-        return DeclarationError(
-            f"{draft.where}: case {draft.id} cannot be made of these values: {raised_by(error, operator.reference)}. "
-            "Correct params and data, or the operator; a call that it refuses is made from a valid one by `change`."
+        return _refusal(
+            draft,
+            f" cannot be made of these values: {raised_by(error, operator.reference)}. "
+            "Correct params and data, or the operator; a call that it refuses is made from a valid one by `change`.",
         )
 
     return call_operator_function(operator.reference, operator.name, make, refuse)
@@ -262,9 +269,10 @@ def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
 def _refuse_large(draft: CaseDraft, name: str, dims: tuple[int, ...]) -> None:
     """A tensor with values is refused before it is copied or computed."""
     if math.prod(dims) > MAX_ELEMENTS:
-        raise DeclarationError(
-            f"{draft.where}: case {draft.id}: {name} {list(dims)} has {math.prod(dims)} elements; a tensor with values "
-            f"has at most {MAX_ELEMENTS}. Make it smaller, or give a descriptor without values by `change`."
+        raise _refusal(
+            draft,
+            f": {name} {list(dims)} has {math.prod(dims)} elements; a tensor with values "
+            f"has at most {MAX_ELEMENTS}. Make it smaller, or give a descriptor without values by `change`.",
         )
 
 
@@ -312,11 +320,8 @@ def _compare_answer(draft: CaseDraft, operator: Operator, answer: CheckVerdict) 
         return
     check = None if answer.check is None else operator.check(answer.check)
     why = "" if check is None else f": {check.message} ({check.place})"
-    raise DeclarationError(
-        f"{draft.where}: case {draft.id} expects {_words(wanted)}, "
-        f"but the operator's checks say {_words(answer)}{why}. "
-        + ("Correct the expectation or the checks." if draft.expect_declared else "Write `expect:` if that is meant.")
-    )
+    advice = "Correct the expectation or the checks." if draft.expect_declared else "Write `expect:` if that is meant."
+    raise _refusal(draft, f" expects {_words(wanted)}, but the operator's checks say {_words(answer)}{why}. {advice}")
 
 
 def unchecked_layout(case: Case, operator: Operator) -> str | None:
@@ -332,37 +337,34 @@ def unchecked_layout(case: Case, operator: Operator) -> str | None:
 
 def _each_check(case: Case, operator: Operator) -> list[bool | None]:
     """Whether each check holds; None where it relies on one that does not."""
-    call, answers = bind_values(case, operator), list[bool | None]()
-    for check in operator.checks:
-        try:
-            answers.append(check.holds(call))
-        except Exception:
-            answers.append(None)
-    return answers
+    call = bind_values(case, operator)
+    return [check_answer(check, call) for check in operator.checks]
+
+
+def check_answer(check: Check, call: OpCall) -> bool | None:
+    """Whether the check holds for the call; None where it cannot look at it."""
+    try:
+        return check.holds(call)
+    except Exception:
+        return None
 
 
 def _refuse_open(draft: CaseDraft, reason: str, tag: str) -> None:
     """What the document leaves open stands in cases of that tag alone."""
     if tag not in draft.tags:
-        raise DeclarationError(
-            f"{draft.where}: case {draft.id}: {reason}; the document leaves open what comes back. "
-            f"Tag the case `{tag}`, or change it."
-        )
+        words = f": {reason}; the document leaves open what comes back. Tag the case `{tag}`, or change it."
+        raise _refusal(draft, words)
 
 
 def _compare_sizes(draft: CaseDraft, operator: Operator, case: Case, *, computes: bool) -> None:
     """A case has the sizes that it is declared for."""
     if draft.sizes and not computes:
-        raise DeclarationError(
-            f"{draft.where}: case {draft.id} computes nothing, so no size can matter. Remove `sizes`."
-        )
+        raise _refusal(draft, " computes nothing, so no size can matter. Remove `sizes`.")
     for name, wanted in draft.sizes.items():
         size = operator.sizes[name].size(bind_values(case, operator))
         if size != wanted:
-            raise DeclarationError(
-                f"{draft.where}: case {draft.id} is declared for {name} {wanted}, but has {size}. "
-                "Correct `sizes`, or params and data."
-            )
+            words = f" is declared for {name} {wanted}, but has {size}. Correct `sizes`, or params and data."
+            raise _refusal(draft, words)
 
 
 def _words(answer: CheckVerdict) -> str:
@@ -372,34 +374,34 @@ def _words(answer: CheckVerdict) -> str:
 def _without_baseline(case: Case, operator: Operator, answer: CheckVerdict) -> Case:
     """Outputs of a call that computes nothing: without values, unless they have no elements; scalar results are 0."""
 
-    def bare(tensor: Tensor) -> Tensor:
-        return replace(tensor, data=np.empty(0, tensor.desc.dtype.storage) if tensor.desc.is_empty else None)
-
     return replace(
         case,
-        inputs=tuple(bare(t) if t.data is None else t for t in case.inputs),
-        outputs=tuple(map(bare, case.outputs)),
+        inputs=tuple(bare_tensor(one.id, one.desc) if one.data is None else one for one in case.inputs),
+        outputs=tuple(bare_tensor(one.id, one.desc) for one in case.outputs),
         params={**case.params, **(dict.fromkeys(operator.results, 0) if answer.status == Status.SUCCESS else {})},
     )
+
+
+def bare_tensor(name: str, desc: TensorDesc) -> Tensor:
+    """A tensor without values; one without elements has them all."""
+    return Tensor(name, desc, np.empty(0, desc.dtype.storage) if desc.is_empty else None)
 
 
 def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
     for tensor in case.inputs:
         if tensor.data is None and not tensor.desc.is_empty:
-            raise DeclarationError(
-                f"{draft.where}: case {draft.id} computes, but `change` took the values of {tensor.id!r}. "
-                "Make the shape by the recipe's arguments."
+            words = (
+                f" computes, but `change` took the values of {tensor.id!r}. Make the shape by the recipe's arguments."
             )
-    case = replace(
-        case,
-        inputs=tuple(replace(t, data=np.empty(0, t.desc.dtype.storage)) if t.data is None else t for t in case.inputs),
-    )
+            raise _refusal(draft, words)
+    inputs = tuple(bare_tensor(one.id, one.desc) if one.data is None else one for one in case.inputs)
+    case = replace(case, inputs=inputs)
     for tensor in case.outputs:
         _refuse_large(draft, tensor.id, tensor.desc.dims)
     call = bind_values(case, operator)
     broken = operator.broken(call)
     if broken is not None:
-        raise DeclarationError(f"{draft.where}: case {draft.id}: {broken}; the document does not define that.")
+        raise _refusal(draft, f": {broken}; the document does not define that.")
     baseline = baseline_of(operator, call)
     for tag, reason_of in operator.left_open.items():
         reason = reason_of(call, baseline)
@@ -418,11 +420,15 @@ def _filled(tensor: Tensor, baseline: Baseline, draft: CaseDraft, operator: Oper
             f"{list(array.shape)}, the case {draft.id} ({draft.where}) has {list(desc.dims)}. Correct the reference or "
             "the dims that the recipe gives in `outputs`, or add the check that refuses such a call."
         )
-    flat = np.ascontiguousarray(array).reshape(-1)
-    poison = np.frombuffer(desc.dtype.poison, desc.dtype.bits)[0]
-    if (flat.view(desc.dtype.bits) == poison).any():
+    if has_poison(array, desc.dtype):
         raise ContentError(f"{draft.id}: the baseline of {tensor.id!r} contains the poison pattern; change the data.")
     return tensor.holding(array)
+
+
+def has_poison(array: Array, dtype: DType) -> bool:
+    """An element of the baseline could not be told from one that was not written."""
+    bits = np.ascontiguousarray(array, dtype.storage).reshape(-1).view(dtype.bits)
+    return bool((bits == np.frombuffer(dtype.poison, dtype.bits)[0]).any())
 
 
 def _refuse_degenerate(draft: CaseDraft, operator: Operator, case: Case) -> None:
@@ -430,11 +436,7 @@ def _refuse_degenerate(draft: CaseDraft, operator: Operator, case: Case) -> None
     counts = row_counts(operator, case.outputs, expected_results(case, operator))
     constant = [tensor.id for tensor in case.outputs if is_constant_baseline(tensor, operator, counts)]
     if constant and draft.expect.degenerate is None:
-        raise DeclarationError(
-            f"{draft.where}: case {draft.id}: the baseline of {', '.join(constant)} is constant, which proves little. "
-            "Change the data, or declare `degenerate: <reason>`."
-        )
+        words = f": the baseline of {', '.join(constant)} is constant, which proves little. "
+        raise _refusal(draft, f"{words}Change the data, or declare `degenerate: <reason>`.")
     if not constant and draft.expect.degenerate is not None:
-        raise DeclarationError(
-            f"{draft.where}: case {draft.id} is declared degenerate, but every output varies. Remove `degenerate`."
-        )
+        raise _refusal(draft, " is declared degenerate, but every output varies. Remove `degenerate`.")

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from mluops_gtest.base.frozen import Value
+from mluops_gtest.catalog.make import check_answer
 from mluops_gtest.core.buffers import bind_values, computed_bounds
 from mluops_gtest.core.call import OpCall, Status
 from mluops_gtest.core.case import Case, CaseDraft
@@ -301,16 +302,8 @@ def _later_answers(subject: Subject) -> Mapping[tuple[str, str], set[bool | None
     for _, name, call in _refused(subject):
         # A check that is declared as never reached has no place.
         for second in subject.reachable[places.get(name, len(places)) + 1 :]:
-            seen[name, second.name].add(_holds(second, call))
+            seen[name, second.name].add(check_answer(second, call))
     return seen
-
-
-def _holds(check: Check, call: OpCall) -> bool | None:
-    """None where the check cannot look at the call."""
-    try:
-        return check.holds(call)
-    except Exception:
-        return None
 
 
 def _refused(subject: Subject) -> Iterator[tuple[Status, str, OpCall]]:

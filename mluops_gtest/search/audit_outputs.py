@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
+from mluops_gtest.casefiles.elements import bfloat_bits
 from mluops_gtest.casefiles.lock import LockedTensor
 from mluops_gtest.core.buffers import owned_rows, pattern_of
 from mluops_gtest.core.case import Case
@@ -141,11 +142,8 @@ def _transposed(right: Array) -> Array | None:
 
 
 def _through_bfloat16(right: Array) -> Array:
-    bits = right.astype(np.float32).view(np.uint32).astype(np.uint64)
-    # To the nearest of 8 bits, ties to even; a NaN stays one.
-    rounded = ((bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)).astype(np.uint32)
-    values = np.where(np.isnan(right), np.float32(np.nan), rounded.view(np.float32))
-    return values.astype(right.dtype)
+    upper_halves = bfloat_bits(right.astype("<f4")).astype("<u4")
+    return (upper_halves << np.uint32(16)).view("<f4").astype(right.dtype)
 
 
 _UNTOUCHED: Final = "untouched"

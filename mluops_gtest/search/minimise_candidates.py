@@ -12,6 +12,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
+from mluops_gtest.catalog.make import bare_tensor, has_poison
 from mluops_gtest.core.buffers import ask_about_call, baseline_of, bind_values, is_constant_baseline, row_counts
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Case, Expect
@@ -146,21 +147,14 @@ def _with_baseline(case: Case, operator: Operator, baseline: Baseline) -> Case |
     outputs = []
     for tensor in case.outputs:
         array = baseline.outputs[tensor.id]
-        if array.shape != tensor.desc.dims or _has_poison(tensor, array):
+        if array.shape != tensor.desc.dims or has_poison(array, tensor.desc.dtype):
             return None
-        outputs.append(replace(tensor, data=np.ascontiguousarray(array, tensor.desc.dtype.storage).reshape(-1)))
+        outputs.append(tensor.holding(array))
     filled = replace(case, outputs=tuple(outputs), params={**case.params, **baseline.scalars})
     counts = row_counts(operator, filled.outputs, baseline.scalars)
     if any(is_constant_baseline(tensor, operator, counts) for tensor in filled.outputs):
         filled = replace(filled, expect=replace(filled.expect, degenerate=SMALL))
     return filled
-
-
-def _has_poison(tensor: Tensor, array: Array) -> bool:
-    """An element of the baseline could not be told from one that was not written."""
-    dtype = tensor.desc.dtype
-    bits = np.ascontiguousarray(array, dtype.storage).reshape(-1).view(dtype.bits)
-    return bool((bits == np.frombuffer(dtype.poison, dtype.bits)[0]).any())
 
 
 # Tensors of at most so many elements are made plainer element by element.
@@ -267,24 +261,23 @@ def plainer_params(case: Case, operator: Operator) -> Iterator[RecipeOutput]:
                 yield replace(made, params={**made.params, param.name: plain})
 
 
+_NULLS: Final = ("null_descriptor", "null_pointer")
+
+
 def plainer_caller(case: Case) -> Iterator[Expect]:
     """The case without one of the special wishes at its caller: an old device, a null pointer, a small workspace."""
     expect, usual = case.expect, Expect()
     for wish in (
-        {"arch": usual.arch},
-        {"nram_bytes": usual.nram_bytes},
-        {"workspace_size": usual.workspace_size},
-        {"null_handle": usual.null_handle},
-        *({"null_descriptor": _without(expect.null_descriptor, one)} for one in expect.null_descriptor),
-        *({"null_pointer": _without(expect.null_pointer, one)} for one in expect.null_pointer),
+        *({wish: getattr(usual, wish)} for wish in ("arch", "nram_bytes", "workspace_size", "null_handle")),
+        *({nulls: _without(expect, nulls, one)} for nulls in _NULLS for one in getattr(expect, nulls)),
     ):
-        simpler = replace(expect, **wish)  # type: ignore[arg-type]  # each value is of its field's type
+        simpler = replace(expect, **wish)
         if simpler != expect:
             yield simpler
 
 
-def _without(names: tuple[str, ...], one: str) -> tuple[str, ...]:
-    return tuple(name for name in names if name != one)
+def _without(expect: Expect, nulls: str, one: str) -> tuple[str, ...]:
+    return tuple(name for name in getattr(expect, nulls) if name != one)
 
 
 def with_usual_criteria(case: Case, operator: Operator) -> Case:
@@ -357,10 +350,7 @@ def _with_length(case: Case, operator: Operator, length: int, shorter: int) -> C
 
 def _with_tensors(case: Case, descs: Mapping[str, TensorDesc]) -> Case:
     def bare(tensor: Tensor) -> Tensor:
-        if tensor.id not in descs:
-            return tensor
-        desc = descs[tensor.id]
-        return Tensor(tensor.id, desc, np.empty(0, desc.dtype.storage) if desc.is_empty else None)
+        return bare_tensor(tensor.id, descs[tensor.id]) if tensor.id in descs else tensor
 
     return replace(
         case,

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import combinations, product
 from typing import Any, Final, cast
 
+from mluops_gtest.catalog.make import check_answer
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import BUFFER_LIMIT
 from mluops_gtest.core.operator import Check, Operator, OutputSpec, TensorSpec
@@ -113,15 +114,6 @@ def symbolic_call(operator: Operator, tensors: Mapping[str, Known], facts: Facts
     return cast("OpCall", made)
 
 
-def answer_to(check: Check, made: OpCall) -> bool | None:
-    """Whether the check holds for every call of which so much is known; None where that does not follow."""
-    try:
-        return check.holds(made)
-    except Exception:
-        # Whatever it is: the check did not get along with what is known.
-        return None
-
-
 # No descriptor has more axes.
 _MOST_AXES: Final = 8
 _SMALL: Final = Known(desc=Known(is_empty=False, is_large=False))
@@ -134,12 +126,12 @@ def never_written(operator: Operator, check: Check) -> bool:
     params: Facts = {(">", field.name, 0): True for field in operator.param_fields}
     # Most checks ask for something else, and no proof need be looked for.
     written = (symbolic_call(operator, {**everything, one.id: _WRITABLE}, params) for one in operator.outputs)
-    if not all(answer_to(check, call) for call in written):
+    if not all(check_answer(check, call) for call in written):
         return False
     earlier = operator.checks[: operator.checks.index(check)]
     shapes = filter(None, (readable_shape(spec.shape) for spec in operator.tensors))
     return all(
-        answer_to(check, symbolic_call(operator, *_known_beside(output.id, _Before(operator, earlier, missing))))
+        check_answer(check, symbolic_call(operator, *_known_beside(output.id, _Before(operator, earlier, missing))))
         for missing in range(1 + max((shape.optional for shape in shapes), default=0))
         for output in operator.outputs
     )
@@ -266,7 +258,7 @@ class _Before:
             for name, shape in self._shapes.items()
         }
         call = symbolic_call(self._operator, known, facts)
-        return any(answer_to(check, call) is False for check in self._checks)
+        return any(check_answer(check, call) is False for check in self._checks)
 
     def _fixed(self, spec: TensorSpec | OutputSpec) -> tuple[Axis, ...] | None:
         """The axes of a tensor that cannot have any other number of them."""

@@ -30,8 +30,7 @@ def weak(row_sum_root, tmp_path):
     """The same with mutants that no case can catch, and one that only a second call shows."""
     root = tmp_path / "weak"
     shutil.copytree(row_sum_root, root, ignore=shutil.ignore_patterns("__pycache__"))
-    text = (root / MUTANTS).read_text()
-    more = text + MORE
+    more = (root / MUTANTS).read_text() + MORE
     imported = "from mluops_gtest.authoring import Array, Mutant, OpCall, Status\n"
     assert imported in more
     mistakes = "from mluops_gtest.authoring.mistakes import cached_by_shape\n"
@@ -57,23 +56,19 @@ def test_a_new_operator_catches_all_of_its_mutants(cli, row_sum_root):
     assert "writes_before_output_desc_null" not in trials
 
 
-def test_what_is_not_caught_is_named_and_fails(cli, weak):
+def test_what_is_not_caught_is_named_and_fails_and_a_list_names_all(cli, weak):
     result = cli("audit", "mutants", "--root", weak, "--first-kill")
     assert result.code == 1, result.err
-    lines = result.out.splitlines()
+    lines = result.lines
+    listed = cli("audit", "mutants", "--root", weak, "--first-kill", "--list").lines
+    (cached,) = (line for line in listed if line.startswith("row_sum: cached_by_shape ("))
+    assert " is caught by row_sum/" in cached
     assert "row_sum: right (makes no mistake) is not caught" in lines
     (raising,) = (line for line in lines if "raising" in line)
     assert "is not caught, and raises: " in raising
     assert "a slip of the mutant's own" in raising
     assert not [line for line in lines if "cached_by_shape" in line]
     assert lines[-1].startswith("1 operator: the cases catch 6 of 8 wrong implementations and ")
-
-
-def test_a_list_names_all_with_their_cases(cli, weak):
-    result = cli("audit", "mutants", "--root", weak, "--first-kill", "--list")
-    named = [line for line in result.out.splitlines() if line.startswith("row_sum: cached_by_shape (")]
-    assert len(named) == 1
-    assert " is caught by row_sum/" in named[0]
 
 
 def test_what_the_time_does_not_allow_is_not_passed(cli, row_sum_root):

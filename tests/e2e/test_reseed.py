@@ -74,13 +74,10 @@ def test_other_values_pass_and_the_committed_files_stay(noisy, run):
     assert {name for name, told in reseeded.items() if told["fixed"]} == FIXED
     assert {told["number"] for told in reseeded.values()} == {7}
     assert all("--reseed 7" in r["repro"] for r in result.results.values())
-
-
-def test_without_the_option_nothing_is_told(noisy, run):
-    result = run("--root", noisy)
-    assert result.report["selection"]["reseed"] is None
-    assert {r["info"]["reseeded"] for r in result.results.values()} == {None}
-    assert "reseed" not in result.out
+    without = run("--root", noisy)
+    assert without.report["selection"]["reseed"] is None
+    assert {r["info"]["reseeded"] for r in without.results.values()} == {None}
+    assert "reseed" not in without.out
 
 
 @pytest.fixture
@@ -106,20 +103,18 @@ def test_a_lookup_table_passes_the_declared_values_alone(noisy, run, lookup_tabl
 
 
 def test_the_same_seed_gives_the_same_values_another_one_others(noisy, cli):
+    def lines_of(case, *options):
+        return cli("show", f"scale_by/{case}", "--root", noisy, *options).lines
+
     def float_lines(*options):
-        return [line for line in cli("show", "scale_by/noise_4", "--root", noisy, *options).lines if "float" in line]
+        return [line for line in lines_of("noise_4", *options) if "float" in line]
 
-    assert float_lines("--reseed", 5) == float_lines("--reseed", 5)
-    assert len({str(float_lines(*options)) for options in ((), ("--reseed", 0), ("--reseed", 5))}) == 3
-
-
-def test_show_tells_whose_values_it_shows(noisy, cli):
-    lines = cli("show", "scale_by/noise_4", "--root", noisy, "--reseed", 5).lines
+    lines = lines_of("noise_4", "--reseed", 5)
     assert "values: of --reseed 5" in lines
     assert lines[-1] == f"repro: mluops-test run scale_by/noise_4 --root {noisy} --reseed 5"
-    assert (
-        "values: the same as without --reseed" in cli("show", "scale_by/ramp_2", "--root", noisy, "--reseed", 5).lines
-    )
+    assert "values: the same as without --reseed" in lines_of("ramp_2", "--reseed", 5)
+    assert float_lines("--reseed", 5) == float_lines("--reseed", 5)
+    assert len({str(float_lines(*options)) for options in ((), ("--reseed", 0), ("--reseed", 5))}) == 3
 
 
 def test_a_file_keeps_its_values(noisy, run, tmp_path):

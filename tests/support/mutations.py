@@ -38,8 +38,8 @@ VALUES = (
 
 
 @st.composite
-def flipped(draw, data: bytes) -> bytes:
-    """The bytes with a few of them changed, removed, doubled or cut off."""
+def flipped(draw, data: bytes, pieces=(b'"', b"{", b"[" * 50, b",", b"\xff", b"0" * 30, b"\n")) -> bytes:
+    """The bytes with a few of them changed, removed, doubled or cut off, and such pieces among them."""
     broken = bytearray(data)
     for _ in range(draw(st.integers(1, 4))):
         place = draw(st.integers(0, max(0, len(broken) - 1)))
@@ -51,7 +51,7 @@ def flipped(draw, data: bytes) -> bytes:
             case "remove":
                 del broken[place : place + draw(st.integers(1, 20))]
             case "insert":
-                broken[place:place] = draw(st.sampled_from([b'"', b"{", b"[" * 50, b",", b"\xff", b"0" * 30, b"\n"]))
+                broken[place:place] = draw(st.sampled_from(pieces))
             case "double":
                 broken[place:place] = broken[place : place + draw(st.integers(1, 60))]
             case "cut":

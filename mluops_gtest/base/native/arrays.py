@@ -10,9 +10,9 @@ Long runs of values in text: read by the C library as far as they are spelled in
 import ctypes
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from struct import Struct
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Concatenate, Final, NamedTuple, ParamSpec
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,7 @@ def address_of(array: npt.NDArray[Any]) -> int:
 
 
 _Array = npt.NDArray[Any]
+_Arguments = ParamSpec("_Arguments")
 
 # As in enum kind of native.h; any other type becomes float64.
 _LIMIT_KINDS: Final = {np.dtype(np.float32): 2, np.dtype(np.float64): 3, np.dtype(np.int64): 10}
@@ -112,23 +113,25 @@ _Cell: Final = ctypes.c_char * (_PAIR.size + _CELL_FOUND.size + 8)
 _Room: Final = ctypes.c_char * _FIGURES.size
 
 
+_ADDRESS: Final = ctypes.c_void_p
+_NUMBER: Final = ctypes.c_int64
+
+
+def _function(library: ctypes.CDLL, name: str, *arguments: Any, result: Any = None) -> Any:
+    """That function of the library, which takes and returns these types."""
+    function = getattr(library, f"mluops_{name}")
+    function.argtypes, function.restype = arguments, result
+    return function
+
+
 class _Functions:
     def __init__(self, library: ctypes.CDLL) -> None:
-        pointer = ctypes.c_void_p
-        self.compare, self.weigh, self.beyond = library.mluops_compare, library.mluops_weigh, library.mluops_beyond
-        self.first_difference = library.mluops_first_difference
-        self.first_difference.argtypes, self.first_difference.restype = (
-            [pointer, pointer, ctypes.c_int64],
-            ctypes.c_int64,
-        )
-        self.compare.argtypes = [ctypes.c_int, pointer, pointer, pointer, pointer]
-        self.compare_cell = library.mluops_compare_cell
-        self.compare_cell.argtypes = [ctypes.c_int, pointer]
-        self.compare.restype = self.compare_cell.restype = None
-        self.weigh.argtypes = [ctypes.c_int, pointer, pointer, pointer]
-        self.weigh.restype = ctypes.c_int64
-        self.beyond.argtypes = [ctypes.c_int, pointer, ctypes.c_double, ctypes.c_double]
-        self.beyond.restype = ctypes.c_int64
+        kind, pair = ctypes.c_int, _ADDRESS
+        self.compare = _function(library, "compare", kind, pair, _ADDRESS, _ADDRESS, _ADDRESS)
+        self.compare_cell = _function(library, "compare_cell", kind, _ADDRESS)
+        self.weigh = _function(library, "weigh", kind, pair, _ADDRESS, _ADDRESS, result=_NUMBER)
+        self.beyond = _function(library, "beyond", kind, pair, ctypes.c_double, ctypes.c_double, result=_NUMBER)
+        self.first_difference = _function(library, "first_difference", _ADDRESS, _ADDRESS, _NUMBER, result=_NUMBER)
 
 
 _functions: Final = cache(_Functions)
@@ -242,21 +245,16 @@ class Magnitudes(NamedTuple):
 
 class _RowFunctions:
     def __init__(self, library: ctypes.CDLL, level: str) -> None:
-        pointer, number = ctypes.c_void_p, ctypes.c_int64
-
-        def function(name: str, *arguments: Any) -> Any:
-            found = getattr(library, f"mluops_{name}_{level}")
-            found.argtypes, found.restype = arguments, None
-            return found
-
-        rows = (pointer, pointer, pointer, number, number)
-        self.add_rows = function("add_rows", *rows, ctypes.c_int, pointer, pointer)
-        self.add_wide_rows = function("add_wide_rows", pointer, pointer, number, number, pointer)
-        self.gather_rows = function("gather_rows", pointer, pointer, number, number, pointer)
-        self.blend = function("blend", pointer, number, number, pointer, pointer, number, pointer)
-        self.scatter = function("scatter", pointer, number, number, pointer, pointer, number, pointer)
-        self.distances = function("distances", pointer, number, pointer, number, number, pointer)
-        self.give = function("give", *rows, pointer, pointer, pointer, pointer)
+        function = partial(_function, library)
+        rows = (_ADDRESS, _ADDRESS, _ADDRESS, _NUMBER, _NUMBER)
+        matrix = (_ADDRESS, _NUMBER, _NUMBER)
+        self.add_rows = function(f"add_rows_{level}", *rows, ctypes.c_int, _ADDRESS, _ADDRESS)
+        self.add_wide_rows = function(f"add_wide_rows_{level}", _ADDRESS, *matrix, _ADDRESS)
+        self.gather_rows = function(f"gather_rows_{level}", _ADDRESS, *matrix, _ADDRESS)
+        self.blend = function(f"blend_{level}", *matrix, _ADDRESS, *matrix[:2], _ADDRESS)
+        self.scatter = function(f"scatter_{level}", *matrix, _ADDRESS, *matrix[:2], _ADDRESS)
+        self.distances = function(f"distances_{level}", *matrix[:2], *matrix, _ADDRESS)
+        self.give = function(f"give_{level}", *rows, _ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS)
 
 
 _of_level: Final = cache(_RowFunctions)
@@ -283,63 +281,64 @@ def native_add_rows(
     return Magnitudes(*found.view(np.float32).tolist())
 
 
-def native_add_wide_rows(sums: _Array, targets: _Array, rows: _Array) -> bool:
+def _where_native(work: Callable[Concatenate[_RowFunctions, _Arguments], None]) -> Callable[_Arguments, bool]:
+    """The same work, where there is a library to do it; whether there is one."""
+
+    def call(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> bool:
+        functions = _rows_functions()
+        if functions is None:
+            return False
+        work(functions, *arguments, **named)
+        return True
+
+    return call
+
+
+@_where_native
+def native_add_wide_rows(functions: _RowFunctions, sums: _Array, targets: _Array, rows: _Array) -> None:
     """float64 sums[targets[n]] += rows[n], contiguous, one after the other."""
-    functions = _rows_functions()
-    if functions is None:
-        return False
     indices = _within(targets, len(sums))
     functions.add_wide_rows(address_of(rows), address_of(indices), len(indices), rows.shape[1], address_of(sums))
-    return True
 
 
-def native_gather_rows(rows: _Array, sources: _Array, out: _Array) -> bool:
+@_where_native
+def native_gather_rows(functions: _RowFunctions, rows: _Array, sources: _Array, out: _Array) -> None:
     """Write to contiguous float64 [n, W] the float32 rows that are named."""
-    functions = _rows_functions()
-    if functions is None:
-        return False
     values, indices = _floats(rows), _within(sources, len(rows))
     functions.gather_rows(address_of(values), address_of(indices), len(indices), values.shape[1], address_of(out))
-    return True
 
 
-def native_blend(rows: _Array, cells: _Array, weights: _Array, out: _Array) -> bool:
+@_where_native
+def native_blend(functions: _RowFunctions, rows: _Array, cells: _Array, weights: _Array, out: _Array) -> None:
     """Write to float64 [R, N] the sums over t of rows[r, cells[t, n]] · weights[t, n], in order.
 
     They are float64 [R, M], int32 [3, N] and float64 [3, N], all contiguous.
     """
-    functions = _rows_functions()
-    if functions is None:
-        return False
     indices = _within(cells, rows.shape[1], np.int32)
     functions.blend(
         *(address_of(rows), *rows.shape),
         *(address_of(indices), address_of(weights), indices.shape[1], address_of(out)),
     )
-    return True
 
 
-def native_scatter(rows: _Array, cells: _Array, weights: _Array, sums: _Array) -> bool:
+@_where_native
+def native_scatter(functions: _RowFunctions, rows: _Array, cells: _Array, weights: _Array, sums: _Array) -> None:
     """float64 sums[r, cells[n, t]] += rows[r, n] · weights[n, t]: [R, N], int32 and float64 [N, 3]; in order."""
-    functions = _rows_functions()
-    if functions is None:
-        return False
     indices = _within(cells, sums.shape[1], np.int32)
     functions.scatter(
         *(address_of(rows), *rows.shape),
         *(address_of(indices), address_of(weights), sums.shape[1], address_of(sums)),
     )
-    return True
 
 
-def native_give(out: _Array, sources: _Array, targets: _Array, rows: _Array, wanted: _Array, own: _Array) -> bool:
+@_where_native
+def native_give(
+    functions: _RowFunctions, out: _Array, sources: _Array, targets: _Array, rows: _Array, wanted: _Array, own: _Array
+) -> None:
     """Of the float32 rows that name a target the first with the wanted value gets the target's own; others get 0.
 
     Row sources[n] of `rows` and of `out` names targets[n]; place by place, in the order of n.
     """
-    functions = _rows_functions()
-    if functions is None:
-        return False
     indices = _within(sources, len(rows)), _within(targets, len(wanted))
     values, wants, owns = map(_floats, (rows, wanted, own))
     taken = np.zeros(wants.shape, np.uint8)
@@ -347,21 +346,17 @@ def native_give(out: _Array, sources: _Array, targets: _Array, rows: _Array, wan
         *(address_of(values), *map(address_of, indices), len(sources), values.shape[1]),
         *map(address_of, (wants, owns, taken, out)),
     )
-    return True
 
 
-def native_distances(queries: _Array, axes: _Array, out: _Array) -> bool:
+@_where_native
+def native_distances(functions: _RowFunctions, queries: _Array, axes: _Array, out: _Array) -> None:
     """Write to float64 [N, M] the squared distances of points [N, 3] and [3, M], axis after axis.
 
     All are float64; the axes may be parts of longer ones.
     """
-    functions = _rows_functions()
-    if functions is None:
-        return False
     rows = np.ascontiguousarray(queries)
     stride = axes.strides[0] // axes.itemsize
     functions.distances(address_of(rows), len(rows), address_of(axes), stride, axes.shape[1], address_of(out))
-    return True
 
 
 def _floats(rows: _Array) -> _Array:
@@ -392,15 +387,16 @@ class _Source(ctypes.Structure):
 
 class _TextFunctions:
     def __init__(self, library: ctypes.CDLL) -> None:
-        source, position = ctypes.POINTER(_Source), ctypes.POINTER(ctypes.c_int64)
-        self.numbers, self.hex = library.mluops_read_numbers, library.mluops_read_hex
-        bounds = ctypes.c_int, ctypes.c_int64, ctypes.c_uint64
-        self.numbers.argtypes = [source, position, *bounds, ctypes.c_void_p, ctypes.c_int64]
-        self.hex.argtypes = [source, position, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
-        self.write = library.mluops_write_numbers
-        label = ctypes.c_char_p, ctypes.c_int64
-        self.write.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, *label, ctypes.c_void_p, position]
-        self.numbers.restype = self.hex.restype = self.write.restype = ctypes.c_int64
+        source, position = ctypes.POINTER(_Source), ctypes.POINTER(_NUMBER)
+        function, label, room = (
+            partial(_function, library, result=_NUMBER),
+            (ctypes.c_char_p, _NUMBER),
+            (_ADDRESS, _NUMBER),
+        )
+        bounds = ctypes.c_int, _NUMBER, ctypes.c_uint64
+        self.numbers = function("read_numbers", source, position, *bounds, *room)
+        self.hex = function("read_hex", source, position, _NUMBER, *room)
+        self.write = function("write_numbers", ctypes.c_int, *room, *label, _ADDRESS, position)
 
 
 _text_functions: Final = cache(_TextFunctions)

@@ -11,7 +11,8 @@ from mluops_gtest.core.call import Status
 from mluops_gtest.core.operator import Check
 
 DOC = "§2.1"
-X = argument(np.ones((2, 3), np.float32))
+ONES = np.ones((2, 3), np.float32)
+X = argument(ONES)
 OUT = argument(np.ones(4, np.int32))
 LARGE_SIDE = 2**16
 
@@ -32,6 +33,8 @@ def only(found: tuple[Check, ...]) -> Check:
     return check
 
 
+CONTIGUOUS, SMALL = only(checks.contiguous(["x"], DOC)), only(checks.not_large(["x"], DOC))
+POINTER = only(checks.pointers_present(["x"], DOC))
 CASES = {
     "handle_null": (checks.handle_present(DOC), call(), call(handle=None)),
     "conv_desc_null": (checks.params_present("conv_desc", DOC), call(), call(params=None)),
@@ -52,8 +55,8 @@ CASES = {
     ),
     "x_dtype": (
         checks.dtype("x", (DType.FLOAT, DType.HALF), DOC),
-        call(argument(np.ones((2, 3), np.float16))),
-        call(argument(np.ones((2, 3), np.int32))),
+        call(argument(ONES.astype(np.float16))),
+        call(argument(ONES.astype(np.int32))),
     ),
     "out_dtype_equal": (
         checks.same_dtype("out", "x", DOC, "dtype_equal"),
@@ -62,30 +65,18 @@ CASES = {
     ),
     "x_layout": (
         checks.layout("x", (Layout.ARRAY, Layout.NCHW), DOC),
-        call(argument(np.ones((2, 3), np.float32), Layout.NCHW)),
-        call(argument(np.ones((2, 3), np.float32), Layout.NHWC)),
+        call(argument(ONES, Layout.NCHW)),
+        call(argument(ONES, Layout.NHWC)),
     ),
-    "x_strided": (
-        only(checks.contiguous(["x"], DOC)),
-        call(described((2, 3), (3, 1))),
-        call(described((2, 3), (4, 1))),
-    ),
+    "x_strided": (CONTIGUOUS, call(described((2, 3), (3, 1))), call(described((2, 3), (4, 1)))),
     "x_large": (
-        only(checks.not_large(["x"], DOC)),
+        SMALL,
         call(described((LARGE_SIDE, LARGE_SIDE // 2 - 1))),
         call(described((LARGE_SIDE, LARGE_SIDE // 2))),
     ),
     "x_empty": (checks.not_empty("x", DOC), call(), call(described((2, 0)))),
-    "x_ptr_null": (
-        only(checks.pointers_present(["x"], DOC)),
-        call(described((2, 3))),
-        call(described((2, 3), null=True)),
-    ),
-    "workspace_null": (
-        checks.workspace_present(DOC),
-        call(workspace_size=0),
-        call(workspace_size=1),
-    ),
+    "x_ptr_null": (POINTER, call(described((2, 3))), call(described((2, 3), null=True))),
+    "workspace_null": (checks.workspace_present(DOC), call(workspace_size=0), call(workspace_size=1)),
     "size_odd": (
         checks.require("size_odd", lambda c: c.param("size") % 2 == 1, "size must be odd", DOC),
         call(),
@@ -116,17 +107,6 @@ def test_names_end_before_the_check_of_that_name() -> None:
     assert checks.names_before("handle_null", found) == ()
 
 
-def test_every_helper_is_here() -> None:
-    own = {name for name, value in vars(checks).items() if callable(value) and value.__module__ == checks.__name__}
-    helpers = {name for name in own if not name.startswith("_")}
-    used = {
-        *("require", "handle_present", "params_present", "param_arrays_present", "descriptors_present"),
-        *("arch_supported", "rank", "dim", "dtype", "same_dtype", "layout", "contiguous", "not_large", "not_empty"),
-        *("pointers_present", "workspace_present", "names_before"),
-    }
-    assert helpers == used
-
-
 def test_one_check_per_tensor_each_about_its_own() -> None:
     for make, word in (
         (checks.descriptors_present, "desc_null"),
@@ -146,33 +126,20 @@ def test_a_rank_may_be_one_of_several() -> None:
     assert check.message == "x must have rank 4 or 5"
 
 
-def test_strides_of_an_empty_tensor_do_not_matter() -> None:
-    assert only(checks.contiguous(["x"], DOC)).holds(call(described((0, 3), (100, 1))))
-
-
-def test_the_product_of_dims_does_not_wrap() -> None:
-    assert not only(checks.not_large(["x"], DOC)).holds(call(described((2**32, 2**32))))
+def test_strides_of_an_empty_tensor_do_not_matter_and_the_product_of_dims_does_not_wrap() -> None:
+    assert CONTIGUOUS.holds(call(described((0, 3), (100, 1))))
+    assert not SMALL.holds(call(described((2**32, 2**32))))
 
 
 def test_the_pointer_of_an_empty_tensor_may_be_null_where_allowed() -> None:
     empty, full = (call(described(dims, null=True)) for dims in ((0, 3), (2, 3)))
-    strict = only(checks.pointers_present(["x"], DOC))
     lenient = only(checks.pointers_present(["x"], DOC, empty_may_be_null=True))
-    assert [strict.holds(empty), lenient.holds(empty), lenient.holds(full)] == [False, True, False]
+    assert [POINTER.holds(empty), lenient.holds(empty), lenient.holds(full)] == [False, True, False]
 
 
-def test_an_empty_tensor_may_also_be_an_error() -> None:
+def test_what_a_check_says_beside_its_limit() -> None:
     assert checks.not_empty("x", DOC, Status.BAD_PARAM).status is Status.BAD_PARAM
-
-
-def test_a_workspace_that_is_there_may_have_any_size() -> None:
     assert checks.workspace_present(DOC).holds(call(workspace=np.empty(8, np.uint8), workspace_size=8))
-
-
-def test_a_missing_handle_is_no_supported_arch() -> None:
     assert not checks.arch_supported(DOC).holds(call(handle=None))
-
-
-def test_a_check_can_say_that_another_comes_first() -> None:
     check = checks.require("never", lambda _: True, "message", DOC, Status.NOT_SUPPORTED, subsumed="x_rank is stricter")
     assert (check.status, check.subsumed) == (Status.NOT_SUPPORTED, "x_rank is stricter")

@@ -5,7 +5,6 @@ import hashlib
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring import random
 from mluops_gtest.authoring.random import Draw, Stream
 
 # Committed once: a release that changes one of these changes every baseline.
@@ -67,13 +66,6 @@ def test_any_part_can_be_drawn_without_the_rest(stream: Stream) -> None:
             assert np.array_equal(stream.lanes(count, start), whole[start : start + count])
 
 
-@pytest.mark.parametrize("chunk", [8, 13, 64, 999])
-def test_threads_change_no_lane(stream: Stream, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = stream.lanes(1000, start=3)
-    monkeypatch.setattr(random, "_CHUNK", chunk)
-    assert np.array_equal(stream.lanes(1000, start=3), alone)
-
-
 def test_streams_are_repeatable_and_differ_by_seed_and_name() -> None:
     draw = Draw(7)
     again, other_name, other_seed = draw.stream("data"), draw.stream("datb"), Draw(8).stream("data")
@@ -90,10 +82,7 @@ def test_integers_are_the_scaled_lanes(stream: Stream, low: int, high: int) -> N
     assert drawn.ravel().tolist() == [low + int(lane) * (high - low) // 2**32 for lane in stream.lanes(100)]
     assert drawn.min() >= low
     assert drawn.max() < high
-
-
-def test_every_integer_of_a_small_range_comes(stream: Stream) -> None:
-    assert set(stream.integers(-3, 4, 500).tolist()) == set(range(-3, 4))
+    assert high - low > 10 or set(drawn.ravel().tolist()) == set(range(low, high))
 
 
 @pytest.mark.parametrize(("low", "high"), [(3, 3), (4, 3), (0, 2**32 + 1)])
@@ -113,13 +102,10 @@ def test_lattice_values_are_exact_and_never_zero(stream: Stream, dtype: str, bit
     assert np.array_equal(steps, np.rint(steps))
     assert np.abs(steps).min() >= 1
     assert np.abs(steps).max() <= 2**bits - 1
+    assert scale is not None or np.abs(values).max() < 1
     # Both signs, and the whole width is used.
     assert 0.4 < (steps > 0).mean() < 0.6
     assert np.abs(steps).max() > (2**bits - 1) * 0.9
-
-
-def test_lattice_values_stay_inside_one_by_default(stream: Stream) -> None:
-    assert np.abs(stream.lattice(5000, 24)).max() < 1
 
 
 @pytest.mark.parametrize(("dtype", "bits"), [("<f4", 25), ("<f4", 0), ("<f2", 12)])
@@ -157,10 +143,7 @@ def test_a_permutation_holds_every_number_once(stream: Stream, count: int) -> No
     assert sorted(permutation.tolist()) == list(range(count))
     if count == 1000:
         assert np.count_nonzero(permutation == np.arange(count)) < 10
-
-
-def test_the_committed_permutation() -> None:
-    assert Stream(0, "x").permutation(8).tolist() == [5, 7, 6, 0, 3, 2, 1, 4]
+    assert Stream(0, "x").permutation(8).tolist() == [5, 7, 6, 0, 3, 2, 1, 4], "committed"
 
 
 def test_a_sample_is_distinct_and_below_the_population(stream: Stream) -> None:

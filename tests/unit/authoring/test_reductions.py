@@ -3,23 +3,20 @@
 import numpy as np
 import pytest
 
+from mluops_gtest.authoring import call_of
 from mluops_gtest.authoring.reductions import changed, renumbered
 from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.operator import RecipeOutput
 from mluops_gtest.core.operator_parts import REDUCTIONS
 
 
-@pytest.fixture(scope="module")
-def load(catalogue):
-    from mluops_gtest.catalog.selection import Session
-
-    session = Session()
-    session.catalogue = catalogue
+@pytest.fixture
+def load(load_case, operators):
+    """Makes the call of a declared case."""
 
     def call(case_id):
-        chosen = session.select_one(case_id)
-        case = session.source((chosen,)).load(chosen.id)
-        return bind_values(case, catalogue.operators[case.operator])
+        case = load_case(case_id)
+        return bind_values(case, operators[case.operator])
 
     return call
 
@@ -74,13 +71,15 @@ def test_a_lost_row_takes_its_pairs_with_it(load, operators):
         assert (pairs[offset, :, count:] == -1).all()
 
 
-@pytest.mark.parametrize("name", ["indice_convolution_forward", "indice_convolution_backward_data"])
-def test_with_sub_m_both_sides_lose_the_same_rows_and_the_kernel_its_ends(load, operators, name):
-    case = {
-        "indice_convolution_forward": "centre_meets_all_1",
-        "indice_convolution_backward_data": "centerpoint_2_twin_float",
-    }
-    call = load(f"{name}/{case[name]}")
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("indice_convolution_forward", "centre_meets_all_1"),
+        ("indice_convolution_backward_data", "centerpoint_2_twin_float"),
+    ],
+)
+def test_with_sub_m_both_sides_lose_the_same_rows_and_the_kernel_its_ends(load, operators, name, case):
+    call = load(f"{name}/{case}")
     operator, reductions = operators[name], operators.part(name, REDUCTIONS)
     assert call.param("sub_m") == 1
     assert reductions["rows_out"].without(call, 0, 1) is None
@@ -91,8 +90,6 @@ def test_with_sub_m_both_sides_lose_the_same_rows_and_the_kernel_its_ends(load, 
 
 def broken(operator, call, made: RecipeOutput):
     """What the smaller call lacks."""
-    from mluops_gtest.authoring import call_of
-
     layouts = {one: call.tensor(one).layout for one in (*call.inputs, *call.outputs)}
     outputs = {one: np.zeros(dims, call.tensor(one).dtype.storage) for one, dims in made.outputs.items()}
     return operator.broken(call_of(operator.name, made.params, made.inputs, outputs, layouts))

@@ -3,38 +3,26 @@
 import numpy as np
 import pytest
 
+from mluops_gtest.authoring.narrowing import NARROW
 from mluops_gtest.authoring.roundings import WRONG_COPIES, flushed, rounded_up_to_half, truncated_to_half
 
 SMALLEST = 2.0**-24
 
 
-@pytest.mark.parametrize(
-    ("value", "truncated", "up"),
-    [
-        (0.25, 0, 0),
-        (0.5, 0, 1),
-        (0.75, 0, 1),
-        (1.5, 1, 2),
-        (2.5, 2, 3),
-        (2.25, 2, 2),
-        (1023.5, 1023, 1024),
-        (1024.5, 1024, 1025),
-        (2049, 2048, 2050),
-        (7, 7, 7),
-    ],
-)
-def test_halves_are_rounded_toward_zero_or_up_from_the_middle(value, truncated, up):
-    exact = np.array([value, -value], np.float32) * np.float32(SMALLEST)
-    assert truncated_to_half(exact).tolist() == [truncated * SMALLEST, -truncated * SMALLEST]
-    assert rounded_up_to_half(exact).tolist() == [up * SMALLEST, -up * SMALLEST]
+def test_halves_are_rounded_toward_zero_or_up_from_the_middle():
+    value = np.array([0.25, 0.5, 0.75, 1.5, 2.5, 2.25, 1023.5, 1024.5, 2049, 7], np.float32)
+    truncated = np.array([0, 0, 0, 1, 2, 2, 1023, 1024, 2048, 7])
+    up = np.array([0, 1, 1, 2, 3, 2, 1024, 1025, 2050, 7])
+    for sign in (1, -1):
+        exact = sign * value * np.float32(SMALLEST)
+        assert truncated_to_half(exact).tolist() == (sign * truncated * SMALLEST).tolist()
+        assert rounded_up_to_half(exact).tolist() == (sign * up * SMALLEST).tolist()
 
 
 def test_what_half_does_not_reach_is_infinite_and_what_is_no_number_stays_so():
     values = np.array([1e6, -1e6, np.inf, -np.inf, np.nan], np.float32)
-    assert truncated_to_half(values[:4]).tolist() == [np.inf, -np.inf, np.inf, -np.inf]
-    assert np.isnan(truncated_to_half(values)[4])
-    assert np.isnan(rounded_up_to_half(values)[4])
-    assert rounded_up_to_half(values)[:4].tolist() == [np.inf, -np.inf, np.inf, -np.inf]
+    for rounded in (truncated_to_half, rounded_up_to_half):
+        np.testing.assert_array_equal(rounded(values), [np.inf, -np.inf, np.inf, -np.inf, np.nan])
 
 
 @pytest.mark.parametrize(("dtype", "smallest"), [(np.float16, 2.0**-14), (np.float32, 2.0**-126)])
@@ -63,3 +51,17 @@ def test_each_wrong_copy_changes_the_numbers_that_it_names_and_no_other(dtype):
         result = copy(values)
         assert result.dtype == dtype
         np.testing.assert_array_equal(result, expected)
+
+
+NARROWED = {
+    "int8": {127: 127, -128: -128, 128: -128, -129: 127, 256: 0},
+    "int16": {32767: 32767, 32768: -32768, -(2**31): 0},
+    "half": {2048: 2048, -2049: -2048, 2051: 2052, 2**31 - 1: 65504},
+    "float": {2**24: 2**24, 2**24 + 1: 2**24, 2**31 - 1: 2**31},
+}
+
+
+def test_narrow_integers_are_wrong_beyond_what_they_hold_and_right_within_it():
+    assert {kind for kind, _, _ in NARROW} == NARROWED.keys()
+    for kind, _, narrow in NARROW:
+        assert narrow(np.array([*NARROWED[kind]], np.int64)).tolist() == [*NARROWED[kind].values()], kind

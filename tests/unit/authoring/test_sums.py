@@ -33,15 +33,13 @@ def exponent_by_definition(values):
 
 
 @pytest.mark.slow
-@given(st.lists(st.floats(width=32), max_size=20))
-def test_the_exponent_is_the_largest_that_divides_all_floats(values):
-    assert lattice_exponent(np.array(values, "<f4")) == exponent_by_definition(values)
+@pytest.mark.parametrize(("dtype", "width"), [("<f4", 32), ("<f2", 16)])
+def test_the_exponent_is_the_largest_that_divides_all_values(dtype, width):
+    @given(st.lists(st.floats(width=width), max_size=20))
+    def holds(values):
+        assert lattice_exponent(np.array(values, dtype)) == exponent_by_definition(values)
 
-
-@pytest.mark.slow
-@given(st.lists(st.floats(width=16), max_size=20))
-def test_the_exponent_is_the_largest_that_divides_all_halves(values):
-    assert lattice_exponent(np.array(values, "<f2")) == exponent_by_definition(values)
+    holds()
 
 
 @pytest.mark.parametrize("values", [[], [0.0, -0.0], [math.inf, math.nan]])
@@ -56,12 +54,8 @@ def test_one_fine_value_among_millions_decides_the_exponent(where):
     assert lattice_exponent(values) == -2
 
 
-def test_the_exponent_of_drawn_lattice_data_is_the_lattice():
-    values = Draw(1).stream("x").lattice((300, 700), bits=24)
-    assert lattice_exponent(values) == -24
-
-
-def test_a_non_finite_value_does_not_hide_the_values_beside_it():
+def test_the_exponent_of_drawn_data_is_the_lattice_and_nan_does_not_hide_the_values_beside_it():
+    assert lattice_exponent(Draw(1).stream("x").lattice((300, 700), bits=24)) == -24
     values = np.ones(1 << 16, np.float32)
     values[40000], values[40001] = np.nan, 1.5
     assert lattice_exponent(values) == -1
@@ -74,16 +68,12 @@ def test_magnitudes_count_finite_values_of_both_signs(values):
     assert largest_magnitude(np.array(values, "<f4")) == max(counted, default=0.0)
 
 
-def test_magnitudes_of_halves_are_those_of_the_same_floats():
-    assert magnitudes(np.array([-1.5, 0.0, 2.0**-24, np.inf], "<f2")) == (2.0**-24, 1.5)
-
-
-def test_magnitudes_are_found_in_every_chunk():
+def test_magnitudes_are_found_in_every_chunk_and_in_halves():
     values = np.zeros(BEYOND_A_CHUNK, np.float32)
     values[0], values[-1] = 3, -7
     assert magnitudes(values) == (3, 7)
-    values[-1] = 0
-    assert magnitudes(values) == (3, 3)
+    assert magnitudes(values[:-1]) == (3, 3)
+    assert magnitudes(np.array([-1.5, 0.0, 2.0**-24, np.inf], "<f2")) == (2.0**-24, 1.5)
 
 
 @pytest.mark.parametrize(
@@ -111,15 +101,9 @@ def test_exact_sums_are_the_nearest_float64_to_the_true_sums(rows):
     assert exact_sums(terms).tolist() == expected
 
 
-def test_exact_sums_keep_what_float64_would_lose():
+def test_exact_sums_keep_what_float64_would_lose_and_follow_ieee():
     assert exact_sums(np.array([[2.0**100], [1.0], [-(2.0**100)]])).tolist() == [1.0]
-
-
-def test_a_sum_of_negative_zeros_is_positive_zero():
     assert not np.signbit(exact_sums(np.full((2, 1), -0.0))[0])
-
-
-def test_non_finite_terms_follow_ieee():
     inf, nan = math.inf, math.nan
     terms = np.array([[inf, inf, -inf, nan, 1.0], [3e38, -inf, 1.0, inf, 2.0]])
     np.testing.assert_array_equal(exact_sums(terms), [inf, nan, -inf, nan, 3.0])
@@ -146,18 +130,15 @@ def test_each_order_that_loses_the_sum_is_refused(order, column):
         assert_conditioned(terms, exact_sums(terms), diff1_and_diff2(1e-3))
 
 
-def test_passing_without_room_is_refused():
+def test_passing_without_room_is_refused_and_how_much_is_enough_can_be_said():
     terms, baseline = np.array([[1.0]]), np.array([1.002])
     with pytest.raises(ContentError, match="diff1"):
         assert_conditioned(terms, baseline, diff1_and_diff2(3e-3))
+    assert_conditioned(terms, baseline, diff1_and_diff2(3e-3), room=1.25)
 
 
-def test_a_wrong_non_finite_position_is_left_out():
-    terms = np.array([[np.nan, 1.0]])
-    assert_conditioned(terms, np.array([np.nan, 1.0]), diff1_and_diff2(3e-3))
-
-
-def test_other_criteria_are_not_measured():
+def test_a_wrong_non_finite_position_is_left_out_and_other_criteria_are_not_measured():
+    assert_conditioned(np.array([[np.nan, 1.0]]), np.array([np.nan, 1.0]), diff1_and_diff2(3e-3))
     with pytest.raises(ValueError, match="diff3"):
         assert_conditioned(np.ones((1, 1)), np.ones(1), exact())
 
@@ -170,31 +151,26 @@ def test_half_arithmetic_is_tried_where_it_is_asked_for():
         assert_conditioned(terms, exact_sums(terms), diff1_and_diff2(3e-3), arithmetic=DType.HALF)
 
 
-def test_how_much_room_is_enough_can_be_said():
-    terms, baseline = np.array([[1.0]]), np.array([1.002])
-    assert_conditioned(terms, baseline, diff1_and_diff2(3e-3), room=1.25)
-
-
 def test_a_sum_beyond_the_largest_half_is_refused():
     terms = np.array([[65504.0], [65504.0]])
     with pytest.raises(ContentError, match="inf"):
         assert_conditioned(terms, exact_sums(terms), diff1_and_diff2(3e-3), arithmetic=DType.HALF)
 
 
-class TestUnitOfSums:
-    # The first values lie on a coarse lattice, one behind them on a fine one.
-    values = np.concatenate([np.full(5000, 2.0**-3, "<f4"), np.array([2.0**-20], "<f4")])
+# The first values lie on a coarse lattice, one behind them on a fine one.
+FINE_BEHIND = np.concatenate([np.full(5000, 2.0**-3, "<f4"), np.array([2.0**-20], "<f4")])
+ZEROS_IN_FRONT = np.concatenate([np.zeros(5000, "<f4"), np.array([1024.0], "<f4")])
 
-    def test_the_unit_divides_every_value_where_a_sum_may_need_it(self):
-        assert lattice_unit(self.values, of_sums=np.array([1.0, 600.0], "<f4")) == 2.0**-20
 
-    def test_it_is_left_out_where_every_sum_needs_more_bits(self):
-        assert lattice_unit(self.values, of_sums=np.array([2.0**22, 2.0**23], "<f4")) == 0.0
-        assert lattice_unit(self.values, of_sums=np.array([2.0**21, 2.0**23], "<f4")) == 2.0**-20
-
-    def test_zeros_in_front_say_nothing_about_the_rest(self):
-        values = np.concatenate([np.zeros(5000, "<f4"), np.array([1024.0], "<f4")])
-        assert lattice_unit(values, of_sums=np.array([2.0**30], "<f4")) == 1024.0
-
-    def test_sums_that_are_all_zero_need_no_bits(self):
-        assert lattice_unit(self.values, of_sums=np.zeros(3, "<f4")) == 2.0**-20
+@pytest.mark.parametrize(
+    ("values", "sums", "unit"),
+    [
+        pytest.param(FINE_BEHIND, [1.0, 600.0], 2.0**-20, id="the unit divides every value where a sum may need it"),
+        pytest.param(FINE_BEHIND, [2.0**22, 2.0**23], 0.0, id="it is left out where every sum needs more bits"),
+        pytest.param(FINE_BEHIND, [2.0**21, 2.0**23], 2.0**-20, id="and only there"),
+        pytest.param(ZEROS_IN_FRONT, [2.0**30], 1024.0, id="zeros in front say nothing about the rest"),
+        pytest.param(FINE_BEHIND, [0.0] * 3, 2.0**-20, id="sums that are all zero need no bits"),
+    ],
+)
+def test_the_unit_of_sums(values, sums, unit):
+    assert lattice_unit(values, of_sums=np.array(sums, "<f4")) == unit

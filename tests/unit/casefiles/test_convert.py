@@ -6,7 +6,7 @@ from mluops_gtest.casefiles.binary import encode_varint, read_binary
 from mluops_gtest.casefiles.files import convert
 from mluops_gtest.casefiles.reader import read_case
 from mluops_gtest.casefiles.writer import write_case
-from tests.unit.casefiles.test_text import EVERYTHING, whole
+from tests.unit.casefiles.test_text import EVERYTHING
 from tests.unit.casefiles.toy import KNOWN, PLAIN_TEXT, SCHEMA, TOY, toy_case
 
 
@@ -68,13 +68,3 @@ def test_a_reference_that_leads_out_is_refused(tmp_path):
     convert(src, tmp_path / "old" / "a.pb", SCHEMA)
     with pytest.raises(CaseFileError, match="leads out of the case's folder"):
         convert(src, tmp_path / "new" / "a.pb", SCHEMA)
-
-
-def test_random_data_stays_as_it_is(tmp_path):
-    src = tmp_path / "a.prototxt"
-    src.write_bytes(b'op_name: "x" input { id: "a" shape { dims: 9 } random_data { seed: 4 } }')
-    convert(src, tmp_path / "a.pb", SCHEMA)
-    node = whole(read_binary(memoryview((tmp_path / "a.pb").read_bytes()), SCHEMA))
-    assert node.input[0].random_data.seed == 4
-    assert not node.input[0].HasField("layout")
-    assert not len(node.input[0].value_f)

@@ -34,25 +34,17 @@ def test_floats_are_written_in_lower_case_with_the_first_digit_first():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "field"),
+    ("field", "types"),
     [
-        (DType.INT32, "value_i"),
-        (DType.INT8, "value_i"),
-        (DType.UINT8, "value_i"),
-        (DType.BOOL, "value_i"),
-        (DType.INT64, "value_l"),
-        (DType.UINT32, "value_ui"),
-        (DType.UINT64, "value_ul"),
-        (DType.BFLOAT16, "value_h"),
-        (DType.DOUBLE, "value_h"),
+        ("value_i", (DType.INT32, DType.INT8, DType.UINT8, DType.BOOL)),
+        ("value_l", (DType.INT64,)),
+        ("value_ui", (DType.UINT32,)),
+        ("value_ul", (DType.UINT64,)),
+        ("value_h", (DType.BFLOAT16, DType.DOUBLE)),
     ],
 )
-def test_each_type_has_its_field(dtype, field):
-    assert encode(np.ones(1, dtype.storage), dtype)[0] == field
-
-
-def test_both_cases_of_digits_are_read():
-    assert decode("value_h", strings("3F8fAbCd"), DType.FLOAT).view("<u4").tolist() == [0x3F8FABCD]
+def test_each_type_has_its_field(field, types):
+    assert {encode(np.ones(1, dtype.storage), dtype)[0] for dtype in types} == {field}
 
 
 @pytest.mark.slow
@@ -83,14 +75,13 @@ def test_digits_of_any_length_are_padded_on_the_left(numbers, data):
         (DType.INT16, "value_f", np.array([-3.0], "<f4"), [0xFFFD]),
         (DType.INT32, "value_h", strings("fffffffe"), [0xFFFFFFFE]),
         (DType.FLOAT8_E5M2, "value_i", np.array([200], "<i4"), [200]),
+        (DType.FLOAT, "value_h", strings("3F8fAbCd"), [0x3F8FABCD]),
+        # A NaN stays one.
+        (DType.BFLOAT16, "value_f", np.array([0x7F800001], "<u4").view("<f4"), [0x7FC0]),
     ],
 )
 def test_what_entries_mean(dtype, field, values, bits):
     assert decode(field, values, dtype).view(f"<u{dtype.itemsize}").tolist() == bits
-
-
-def test_a_bfloat_nan_stays_one():
-    assert decode("value_f", np.array([0x7F800001], "<u4").view("<f4"), DType.BFLOAT16).tolist() == [0x7FC0]
 
 
 @pytest.mark.parametrize(
@@ -100,12 +91,7 @@ def test_a_bfloat_nan_stays_one():
         (DType.HALF, "value_h", strings("3c00", "3f800000"), "entry of 8 digits; half takes 4"),
         (DType.HALF, "value_h", strings("3x00"), "not hexadecimal"),
         (DType.HALF, "value_h", strings("3x0"), "not hexadecimal"),
-        (
-            DType.FLOAT,
-            "value_l",
-            np.array([1], "<i8"),
-            "value_l does not hold float; its bits go to value_h or value_i",
-        ),
+        (DType.FLOAT, "value_l", np.array([1], "<i8"), "value_l does not hold float; .* value_h or value_i"),
         (DType.DOUBLE, "value_i", np.array([1], "<i4"), "value_i does not hold double; .* value_h or value_l"),
         (DType.HALF, "value_ui", np.array([1], "<u4"), "value_ui does not hold half"),
         (DType.INT8, "value_i", np.array([0, 128], "<i4"), "128, which does not fit int8"),

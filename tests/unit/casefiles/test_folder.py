@@ -9,8 +9,6 @@ import pytest
 from mluops_gtest.casefiles.reader import read_case
 from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.casefiles.writer import CallFolderWriter, call_lines, call_to_json
-from mluops_gtest.catalog.selection import Selected
-from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.core.buffers import bind, has_buffer
 from mluops_gtest.core.call import Handle, OpCall, Status, TensorArg
 from mluops_gtest.core.tensor import DType, Layout, TensorDesc
@@ -117,8 +115,8 @@ def test_null_handle_params_and_no_device(call):
     assert list(call_lines(description)) == lines
 
 
-def test_an_output_that_is_preset_in_part_is_there_before_the_call(catalogue, source, tmp_path):
-    case = source.load("ball_query/empty_rows_between_full_ones_float")
+def test_an_output_that_is_preset_in_part_is_there_before_the_call(catalogue, load_case, writer, tmp_path):
+    case = load_case("ball_query/empty_rows_between_full_ones_float")
     operator = catalogue.operators["ball_query"]
     idx = np.full(case.outputs[0].desc.dims, -1515870811, "<i4")
     idx[0, 1] = 0
@@ -126,25 +124,19 @@ def test_an_output_that_is_preset_in_part_is_there_before_the_call(catalogue, so
     call = bind(case, operator, inputs, {"idx": idx}, None)
     assert "fill" not in call_to_json(call)["tensors"][-1]
     assert not [line for line in call_lines(call_to_json(call)) if line.startswith("fill")]
-    files = CallFolderWriter(catalogue.operators).write(call, tmp_path)
+    files = writer.write(call, tmp_path)
     np.testing.assert_array_equal(np.fromfile(files["idx"], "<i4"), idx.reshape(-1))
 
 
 @pytest.fixture(scope="module")
-def source(catalogue):
-    drafts = catalogue.drafts.values()
-    return StoredCases(catalogue, tuple(Selected(d.id, d.operator, d.tags, draft=d) for d in drafts))
-
-
-@pytest.fixture(scope="module")
-def some_cases(catalogue, source):
+def some_cases(catalogue, load_case):
     """Of every operator some that compute and many of those with a special caller, spread over the declarations."""
     ids = []
     for operator in catalogue.operators:
         for tag, most in (("random", 3), ("negative", 30)):
             known = [d.id for d in catalogue.drafts.values() if d.operator == operator and tag in d.tags]
             ids += known[:: max(1, len(known) // most)]
-    return [source.load(case_id) for case_id in ids]
+    return [load_case(case_id) for case_id in ids]
 
 
 @pytest.fixture(scope="module")
@@ -222,8 +214,8 @@ def test_the_folder_does_not_depend_on_the_answer(writer, catalogue, some_cases,
         assert not any(name.endswith(".out") for name in found[0])
 
 
-def test_between_the_elements_of_a_strided_input_the_file_has_zeros(writer, catalogue, source, tmp_path):
-    case = source.load("masked_im2col_forward/feature_strided")
+def test_between_the_elements_of_a_strided_input_the_file_has_zeros(writer, catalogue, load_case, tmp_path):
+    case = load_case("masked_im2col_forward/feature_strided")
     desc = case.inputs[0].desc
     inputs, *others = buffers_of(case)
     inputs["feature"] = np.full(desc.dims, 3, desc.dtype.storage)

@@ -65,10 +65,6 @@ def test_the_standard_s_own_check_value():
     assert Engine(1).draw(10_000)[-1] == 1043618065
 
 
-def test_equal_bounds_give_a_constant():
-    assert uniform(1, 2.5, 2.5, 4, np.float32).tolist() == [2.5] * 4
-
-
 def test_a_uniform_value_never_reaches_the_upper_bound():
     values = uniform(23, 0, 1, 200_000, np.float32)
     assert values.dtype == np.float32

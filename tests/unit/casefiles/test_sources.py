@@ -72,21 +72,15 @@ def test_a_few_bytes_cannot_claim_the_memory(tmp_path, body):
 
 
 def test_a_raw_file_must_have_the_size(tmp_path):
+    np.arange(1 << 18, dtype="<f4").tofile(tmp_path / "large.bin")
+    data = load('path: "large.bin"', tmp_path, dims=(1 << 18,))[0]
+    assert np.array_equal(data, np.arange(1 << 18))
+    assert not data.flags.owndata, "mapped"
+    assert not data.flags.writeable
     np.arange(4, dtype="<f4").tofile(tmp_path / "a.bin")
     assert load('path: "a.bin"', tmp_path)[0].tolist() == [0, 1, 2, 3]
     with pytest.raises(CaseFileError, match=r"'a.bin': the file holds 16 bytes, the tensor's shape and type 20"):
         load('path: "a.bin"', tmp_path, dims=(5,))
-    with pytest.raises(CaseFileError, match="holds 16 bytes, the tensor's shape and type 4398046511104"):
-        load('path: "a.bin"', tmp_path, dims=(1 << 40,))
-
-
-def test_a_large_raw_file_is_mapped(tmp_path):
-    values = np.arange(1 << 18, dtype="<f4")
-    values.tofile(tmp_path / "a.bin")
-    data = load('path: "a.bin"', tmp_path, dims=(1 << 18,))[0]
-    assert np.array_equal(data, values)
-    assert not data.flags.owndata
-    assert not data.flags.writeable
 
 
 def test_a_compressed_file(tmp_path):
@@ -121,13 +115,8 @@ def test_paths_stay_below_the_case(tmp_path):
     os.symlink(folder / "sub", folder / "inside")
     for name in ("sub/in.bin", "sub/../sub/in.bin", "inside/in.bin"):
         assert load(f'path: "{name}"', folder)[0].tolist() == [0] * 4
-    for name in (
-        "../secret.bin",
-        str(tmp_path / "secret.bin"),
-        "link.bin",
-        "out/secret.bin",
-        str(folder / "sub/in.bin"),
-    ):
+    absolute = str(tmp_path / "secret.bin"), str(folder / "sub/in.bin")
+    for name in ("../secret.bin", "link.bin", "out/secret.bin", *absolute):
         with pytest.raises(CaseFileError, match="leads out of the case's folder"):
             load(f'path: "{name}"', folder)
         assert load(f'path: "{name}"', folder, allow_outside_paths=True)[0].tolist() == [0] * 4
@@ -141,6 +130,10 @@ def test_what_is_no_file_is_told(tmp_path, name):
         load(f'path: "{name}"', tmp_path)
 
 
+def floored(low, high):
+    return np.floor(uniform(23, low, high, 4, np.float32))
+
+
 @pytest.mark.parametrize(
     ("body", "dtype", "wanted"),
     [
@@ -149,16 +142,8 @@ def test_what_is_no_file_is_told(tmp_path, name):
         ("seed: 5 lower_bound: 0 upper_bound: 9", DType.HALF, lambda: uniform(5, 0, 9, 4, np.float32).astype("<f2")),
         ("lower_bound: 0 lower_bound_double: 3 upper_bound: 9", DType.FLOAT, lambda: uniform(23, 3, 9, 4, np.float32)),
         ("upper_bound: 9", DType.DOUBLE, lambda: uniform(23, -1, 9, 4, np.float64)),
-        (
-            "lower_bound: -9 upper_bound: 9",
-            DType.INT32,
-            lambda: np.floor(uniform(23, -9, 9, 4, np.float32)).astype("<i4"),
-        ),
-        (
-            "upper_bound: 9 convert_dtype: true",
-            DType.INT8,
-            lambda: np.floor(uniform(23, -1, 9, 4, np.float32)).astype("i1"),
-        ),
+        ("lower_bound: -9 upper_bound: 9", DType.INT32, lambda: floored(-9, 9).astype("<i4")),
+        ("upper_bound: 9 convert_dtype: true", DType.INT8, lambda: floored(-1, 9).astype("i1")),
         ("distribution: GAUSSIAN mu: 2 sigma: 3", DType.FLOAT, lambda: gaussian(23, 2, 3, 4, np.float32)),
         ("distribution: GAUSSIAN mu_double: 2", DType.DOUBLE, lambda: gaussian(23, 2, 1, 4, np.float64)),
         ("", DType.COMPLEX_FLOAT, lambda: uniform(23, -1, 1, 8, np.float32).view("<c8")),
@@ -171,19 +156,15 @@ def test_random_data_by_type(tmp_path, body, dtype, wanted):
 
 
 @pytest.mark.parametrize(
-    ("body", "dtype"),
+    ("body", "dtype", "words"),
     [
-        ("distribution: SAMPLE", DType.FLOAT),
-        ("distribution: UNIQUE_INDEX", DType.INT32),
-        ("", DType.INT8),
-        ("", DType.INT4X2),
+        ("distribution: SAMPLE", DType.FLOAT, "random_data"),
+        ("distribution: UNIQUE_INDEX", DType.INT32, "random_data"),
+        ("", DType.INT8, "random_data"),
+        ("", DType.INT4X2, "random_data"),
+        ("lower_bound: -5 upper_bound: -4", DType.UINT8, "is not a value of uint8"),
     ],
 )
-def test_what_is_not_drawn_is_told(tmp_path, body, dtype):
-    with pytest.raises(CaseFileError, match="random_data"):
+def test_what_is_not_drawn_is_told(tmp_path, body, dtype, words):
+    with pytest.raises(CaseFileError, match=words):
         load(f"random_data {{ {body} }}", tmp_path, dtype=dtype)
-
-
-def test_drawn_integers_must_fit(tmp_path):
-    with pytest.raises(CaseFileError, match="is not a value of uint8"):
-        load("random_data { lower_bound: -5 upper_bound: -4 }", tmp_path, dtype=DType.UINT8)

@@ -1,7 +1,5 @@
 """The text reader and writer, with protobuf's own text_format as the judge."""
 
-import time
-
 import numpy as np
 import pytest
 from google.protobuf import text_format
@@ -269,35 +267,3 @@ def test_a_nan_that_text_cannot_keep_is_refused():
     document.inputs[0].values["value_f"] = np.array([0x7FC00001], "<u4").view("<f4")
     with pytest.raises(CaseFileError, match="0x7fc00001"):
         b"".join(write_text(document))
-
-
-def growth(make) -> float:
-    """How much longer sixteen times as much takes, at best of three."""
-
-    def seconds(n: int) -> float:
-        text = make(n)
-        times = []
-        for _ in range(3):
-            start = time.process_time()
-            read_text(text, SCHEMA)
-            times.append(time.process_time() - start)
-        return min(times)
-
-    return seconds(8_000) / seconds(500)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "entry",
-    [
-        b"unknown_field: 3\n",
-        b"input { value_f: 1 value_i: 2 value_f: 3 }\n",
-    ],
-)
-def test_time_grows_with_the_file(entry):
-    assert growth(lambda n: entry * n) < 100, "16 times the file; a quadratic reader would need 256 times as long"
-
-
-def test_alternating_value_fields_cost_linear_time():
-    entry = b"value_f: 1\nvalue_i: 2\n"
-    assert growth(lambda n: b"input {" + entry * n + b"}") < 100

@@ -49,6 +49,7 @@ HOSTILE = {
     "brackets": ("", "a{", ""),
     "signs": (TENSOR + "value_f: ", "-", "1 }"),
     "alternating_fields": (TENSOR, "value_f:1 value_i:1 ", "}"),
+    "tensors": ("", "input { value_f: 1 value_i: 2 value_f: 3 }\n", ""),
     "infinities": (TENSOR + "value_f: ", "inf", " }"),
 }
 

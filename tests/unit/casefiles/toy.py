@@ -37,10 +37,7 @@ TOY = Operator(
     released_name="toy_scale_released",
     op_type=("TOY_SCALE", 77),
     summary="for tests",
-    inputs=(
-        TensorSpec("values", "[N]", (DType.FLOAT, DType.HALF)),
-        TensorSpec("index", "[M]", (DType.INT32,)),
-    ),
+    inputs=(TensorSpec("values", "[N]", (DType.FLOAT, DType.HALF)), TensorSpec("index", "[M]", (DType.INT32,))),
     outputs=(
         OutputSpec("scaled", "[N]", {DType.FLOAT: diff1_and_diff2(3e-3)}),
         OutputSpec("count", "[M]", {DType.INT32: ZERO}),

@@ -1,12 +1,16 @@
 """A wrong declaration names its file, its line and the allowed words."""
 
 import pytest
+from hypothesis import given, settings
 
 from mluops_gtest.base.errors import ContentError, DeclarationError
+from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue
 from mluops_gtest.core.call import Status
-from tests.support.toy_root import GENERATOR, write_toy_root
+from tests.support.examples import examples
+from tests.support.mutations import flipped, result_or_message
+from tests.support.toy_root import CASES, GENERATOR, write_toy_root
 
 
 def drafts(folder, text):
@@ -54,9 +58,43 @@ def test_the_digest_follows_what_shapes_the_case_alone(tmp_path):
     assert first.digest != other_data.digest
 
 
+def counted(expression):
+    return case(data=f"{{recipe: ramp, count: {expression}}}")
+
+
+def ranged(name, to):
+    return case(name=f"'{name}_{{n}}'", each=f"{{n: {{from: 1, to: {to}}}}}")
+
+
+EXPRESSIONS = [
+    ("9**64**64", "a result is beyond ±9223372036854775807"),
+    ("9**65", "exponents must lie in 0 … 64"),
+    ("(9**64)**64", "a result is beyond ±9223372036854775807"),
+    ("2**63", "a result is beyond"),
+    ("9223372036854775807 * 9223372036854775807", "a result is beyond"),
+    ("99999999999999999999", "a result is beyond"),
+    ("dtype * 3000000000", "only integers can be used in arithmetic, not 'float'"),
+    ("dtype % 3", "only integers can be used in arithmetic"),
+    ("1 << 999999999", "only variables, integers and"),
+    ("-" * 100_000 + "1", "is longer than 200 characters"),
+    ("(" * 150 + "1" + ")" * 49, "is not integer arithmetic"),
+    ("1" + "+1" * 100_000, "is longer than 200 characters"),
+    ("9" * 5000, "is longer than 200 characters"),
+    ("0 ** -1", "exponents must lie"),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        *((counted(f'"{{{expression}}}"'), [":4: case 'a': ", words]) for expression, words in EXPRESSIONS),
+        (counted(str(2**32 + 1)), [":4: case 'a': argument 'count' ", " beyond ±4294967296"]),
+        (
+            case(each=f"{{w: [{'x' * 300}]}}", note=f"'{'{w}' * 1000}'"),
+            [":6: ", "inserts more than 200 characters into a text"],
+        ),
+        (ranged("a", 60000) + ranged("b", 60000), [":10: case 'b_{n}': with the 60000 cases ", " more than 100000"]),
+        (ranged("a", 90000) + f"  note: {'x' * 4000}\n", [":5: ", "90000 cases of ", " characters are more than"]),
         (case(tgas="[x]"), ["'tgas'", "Did you mean 'tags'", "workspace_size"]),
         (case(tags="[edge]"), ["unknown tag 'edge'", "boundary"]),
         (case(tags=None), ["'tags' is missing"]),
@@ -109,9 +147,33 @@ def test_a_wrong_declaration_says_where_and_what_is_allowed(tmp_path, text, word
     with pytest.raises(DeclarationError) as caught:
         drafts(tmp_path, text)
     message = str(caught.value)
-    assert "scale_by.yaml" in message
+    assert message.startswith(f"{tmp_path / 'cases' / 'scale_by.yaml'}:")
+    assert len(message) < 1000
     for word in words:
         assert word in message
+
+
+def test_an_expression_of_the_allowed_depth_and_size(tmp_path):
+    (draft,) = drafts(tmp_path, counted('"{' + "-" * 98 + "(((2**31))) % 5" + '}"')).values()
+    assert draft.args["count"] == 2**31 % 5
+
+
+@pytest.mark.parametrize("count", [2**32, 2**28 + 1])
+def test_a_tensor_that_is_too_large_is_refused_before_it_is_drawn(tmp_path, count):
+    catalogue = Catalogue(Root(write_toy_root(tmp_path, counted(count).replace("ramp", "noise"))))
+    (draft,) = catalogue.drafts.values()
+    with pytest.raises(DeclarationError, match=rf"scale_by.yaml:1: case scale_by/a: .*{count} random numbers"):
+        make_case(draft, catalogue.operators["scale_by"])
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(150), derandomize=True)
+@given(flipped(CASES.encode()))
+def test_a_mutated_declaration_is_read_or_refused(tmp_path, data):
+    root = write_toy_root(tmp_path, "")
+    (root / "cases" / "scale_by.yaml").write_bytes(data)
+    _, message = result_or_message(lambda: Catalogue(Root(root)).drafts, DeclarationError)
+    assert not message or "scale_by.yaml" in message
 
 
 def test_the_line_is_the_key_s_own(tmp_path):
@@ -134,10 +196,7 @@ def test_a_yaml_without_operator_is_named(tmp_path):
         ("import no_such_module", "does not load: ModuleNotFoundError"),
         ("OPERATOR = 5", "must define OPERATOR"),
         (GENERATOR, "OPERATOR.name is 'scale_by'"),
-        (
-            GENERATOR.replace('name="scale_by"', 'name="other"'),
-            "Two operators are called 'scale': .*/other.py and .*by.py",
-        ),
+        (GENERATOR.replace('"scale_by"', '"other"'), "Two operators are called 'scale': .*/other.py and .*by.py"),
     ],
 )
 def test_a_generator_that_is_none_is_content_broken(tmp_path, source, message):

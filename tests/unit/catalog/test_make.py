@@ -1,21 +1,16 @@
 """Cases that cannot be made or verified are the content's fault, and told as such."""
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from mluops_gtest.authoring import SizedAxis
 from mluops_gtest.base.errors import ContentError, DeclarationError
-from mluops_gtest.catalog.make import make_case
+from mluops_gtest.casefiles.lock import read_lock, write_lock
+from mluops_gtest.catalog.make import lock_entry, make_case, same_values
 from mluops_gtest.catalog.produce import verify_case
-from mluops_gtest.catalog.root import Root
-from mluops_gtest.catalog.selection import Catalogue
-from tests.support.toy_root import write_toy_root
-
-
-@pytest.fixture
-def toy(tmp_path):
-    return Catalogue(Root(write_toy_root(tmp_path)))
+from mluops_gtest.core.case import Case
 
 
 @pytest.mark.parametrize("error", [ValueError, IndexError, OverflowError, MemoryError])
@@ -48,3 +43,12 @@ def test_a_case_must_have_the_size_that_it_is_declared_for(toy):
         make_case(replace(draft, sizes={"count": 4}), operator)
     with pytest.raises(DeclarationError, match=r"case scale_by/rank_2 computes nothing, so no size can matter"):
         make_case(replace(toy.drafts["scale_by/rank_2"], sizes={"count": 4}), operator)
+
+
+@pytest.mark.parametrize("value", [0.5, -0.0, math.inf, -math.inf, math.nan, (1.0, math.nan), "word", True, None])
+def test_a_line_equals_itself_after_it_was_written(tmp_path, value):
+    case = Case("toy/a", "toy", (), (), {"radius": value}, ())
+    entry = lock_entry(case, "declared")
+    write_lock(tmp_path / "baselines.lock", [entry])
+    assert read_lock(tmp_path / "baselines.lock") == {"toy/a": entry}
+    assert same_values(case, entry)

@@ -1,13 +1,17 @@
 """The optional parts of an operator's folder: loaded by name, when asked for, and never for a single file."""
 
 import re
+import shutil
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.catalog.operators import load_operators
 from mluops_gtest.core.operator_parts import EXACT, MUTANTS, REDUCTIONS, SPACE
+from tests.conftest import ROOT
 from tests.support.toy_root import write_toy_root
 
 ONE_MUTANT = """\
@@ -23,16 +27,13 @@ def parts(factor=3, mutants=ONE_MUTANT):
     return {"mutants": mutants, "scaling": f"FACTOR = {factor}\n"}
 
 
-def test_a_part_may_import_its_folder(tmp_path):
-    operators = load_operators(write_toy_root(tmp_path, parts=parts()))
-    assert [mutant.name for mutant in operators.part("scale_by", MUTANTS)] == ["times_3"]
-
-
-def test_a_part_is_loaded_when_asked_for_and_once(tmp_path):
+def test_a_part_may_import_its_folder_and_is_loaded_when_asked_for_and_once(tmp_path):
     before = set(sys.modules)
     operators = load_operators(write_toy_root(tmp_path, parts=parts()))
     assert not [name for name in set(sys.modules) - before if name.endswith(".mutants")]
-    assert operators.part("scale_by", MUTANTS) is operators.part("scale_by", MUTANTS)
+    loaded = operators.part("scale_by", MUTANTS)
+    assert [mutant.name for mutant in loaded] == ["times_3"]
+    assert operators.part("scale_by", MUTANTS) is loaded
 
 
 def test_no_operator_of_ours_loads_its_mutants_with_itself(operators):
@@ -103,3 +104,19 @@ def test_a_part_that_fits_is_handed_out(tmp_path):
     text = SPACE_TEXT.replace("AXIS", "Sizes(1, 9)")
     operators = load_operators(write_toy_root(tmp_path, parts={"space": text}))
     assert operators.part("scale_by", SPACE).draw({"rows": 4}).params == {"rows": 4}
+
+
+def test_the_same_operator_can_be_loaded_by_two_threads(tmp_path):
+    """The second begins while the first is in the middle of one of its files."""
+    folder = tmp_path / "generators" / "ball_query"
+    for name in ("ball_query", "_shared"):
+        shutil.copytree(ROOT / "generators" / name, folder.parent / name)
+    with open(folder / "checks.py", "a") as file:
+        file.write("\nimport time\n\ntime.sleep(0.3)\n")
+
+    def load(seconds):
+        time.sleep(seconds)
+        return load_operators(tmp_path)["ball_query"].name
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(load, (0, 0.15))) == ["ball_query"] * 2

@@ -8,16 +8,8 @@ import pytest
 from mluops_gtest.authoring import Draw, RecipeOutput
 from mluops_gtest.base.errors import ContentError, DeclarationError
 from mluops_gtest.catalog.make import make_case
-from mluops_gtest.catalog.root import Root
-from mluops_gtest.catalog.selection import Catalogue
 from mluops_gtest.catalog.source import ATTEMPTS, code_digest, make_reseeded
 from mluops_gtest.core.case import Reseed, Reseeded
-from tests.support.toy_root import write_toy_root
-
-
-@pytest.fixture
-def toy(tmp_path):
-    return Catalogue(Root(write_toy_root(tmp_path)))
 
 
 def with_recipe(toy, recipe):

@@ -3,17 +3,14 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from mluops_gtest.catalog.root import Root
-from mluops_gtest.catalog.selection import Catalogue, Selected
+from mluops_gtest.catalog.selection import Selected
 from mluops_gtest.catalog.source import StoredCases
-from tests.support.toy_root import write_toy_root
 
 
-def test_what_another_slot_makes_meanwhile_is_no_part_of_a_load(tmp_path, monkeypatch):
-    catalogue = Catalogue(Root(write_toy_root(tmp_path)))
-    drafts = list(catalogue.drafts.values())[:2]
+def test_what_another_slot_makes_meanwhile_is_no_part_of_a_load(toy, monkeypatch):
+    drafts = list(toy.drafts.values())[:2]
     making, loading = (draft.id for draft in drafts)
-    source = StoredCases(catalogue, tuple(Selected(d.id, d.operator, d.tags, draft=d) for d in drafts))
+    source = StoredCases(toy, tuple(Selected(d.id, d.operator, d.tags, draft=d) for d in drafts))
     has_begun, is_made = threading.Event(), threading.Event()
 
     def load(selected):

@@ -70,39 +70,41 @@ EVERY_PAIR = ["null strided rows_empty columns_empty", "rank strided rows_empty 
 EVERY_PAIR += ["strided rows_empty columns_empty", "rows_empty", "columns_empty"]
 
 
-def test_a_case_that_breaks_a_check_with_every_later_one_tells_its_place(order_problems):
-    assert order_problems(*EVERY_PAIR) == []
+OTHERS = EVERY_PAIR[1:]
+WITHOUT_COLUMNS = [case.replace(" columns_empty", "") for case in EVERY_PAIR]
+NULL_ALONE = {"null": ("columns_empty",)}
+FIRST_THREE = ("null", "rank", "strided")
 
 
-def test_a_check_that_no_case_breaks_together_with_a_later_status_is_told(order_problems):
-    others = EVERY_PAIR[1:]
-    no_case = "check null: no case tells whether it comes before "
-    assert order_problems("null", *others) == [no_case + name for name in ("strided", "rows_empty", "columns_empty")]
-    # In front of null columns_empty would be in front of rank, too, where a case shows it.
-    assert order_problems("null strided rows_empty", *others) == []
-    assert order_problems("null strided", *others) == [no_case + "rows_empty", no_case + "columns_empty"]
+def untold(*pairs):
+    return [f"check {first}: no case tells whether it comes before {second}" for first, second in pairs]
 
 
-def test_a_later_check_that_nothing_between_shows_is_told(order_problems):
-    cases = [case.replace(" columns_empty", "") for case in EVERY_PAIR]
-    assert order_problems(*cases) == [
-        f"check {name}: no case tells whether it comes before columns_empty" for name in ("null", "rank", "strided")
-    ]
-    not_together = dict.fromkeys(("null", "rank", "strided"), ("columns_empty",))
-    assert order_problems(*cases, not_together=not_together) == []
-    (stale,) = order_problems(*EVERY_PAIR, not_together={"null": ("columns_empty",)})
-    assert stale == "check null: a case breaks columns_empty together with it"
+@pytest.mark.parametrize(
+    ("cases", "not_together", "told"),
+    [
+        (EVERY_PAIR, {}, []),
+        (["null", *OTHERS], {}, untold(("null", "strided"), ("null", "rows_empty"), ("null", "columns_empty"))),
+        # In front of null columns_empty would be in front of rank, too, where a case shows it.
+        (["null strided rows_empty", *OTHERS], {}, []),
+        (["null strided", *OTHERS], {}, untold(("null", "rows_empty"), ("null", "columns_empty"))),
+        (WITHOUT_COLUMNS, {}, untold(*((name, "columns_empty") for name in FIRST_THREE))),
+        (WITHOUT_COLUMNS, dict.fromkeys(FIRST_THREE, ("columns_empty",)), []),
+        (EVERY_PAIR, NULL_ALONE, ["check null: a case breaks columns_empty together with it"]),
+        # Without a case that breaks the first, nothing shows that the pair is stale.
+        (OTHERS, NULL_ALONE, []),
+    ],
+)
+def test_pairs_of_checks_that_no_case_tells_apart_and_stale_excuses(order_problems, cases, not_together, told):
+    assert order_problems(*cases, not_together=not_together) == told
 
 
-def test_a_pair_is_stale_only_where_a_case_shows_it(order_problems, operator):
-    """No case that breaks the first, or none that the second can look at, shows nothing."""
-    not_together = {"null": ("columns_empty",)}
-    assert order_problems(*EVERY_PAIR[1:], not_together=not_together) == []
+def test_a_check_that_cannot_look_at_a_call_shows_nothing(order_problems, operator):
     blind = tuple(
         replace(check, holds=lambda call: call.inputs["gone"] is None) if check.name == "columns_empty" else check
         for check in operator.checks
     )
-    assert order_problems(*EVERY_PAIR, checks=blind, not_together=not_together) == []
+    assert order_problems(*EVERY_PAIR, checks=blind, not_together=NULL_ALONE) == []
 
 
 def test_a_case_shows_an_order_only_by_a_later_check_of_another_status(operator):
@@ -119,10 +121,7 @@ class Operator:
     """The tensors of an operator are all that shapes need."""
 
     def __init__(self, x, y, layouts=(Layout.ARRAY,)):
-        self.tensors = (
-            TensorSpec("x", x, (DType.FLOAT,), layouts),
-            OutputSpec("y", y, {DType.FLOAT: exact()}),
-        )
+        self.tensors = (TensorSpec("x", x, (DType.FLOAT,), layouts), OutputSpec("y", y, {DType.FLOAT: exact()}))
 
 
 def case(x, y, params=None, layout=Layout.ARRAY):
@@ -156,40 +155,34 @@ def test_what_is_no_shape(text):
         parse_shape(text)
 
 
-def test_sizes_are_found():
-    operator = Operator("[N, C]", "[C·k, ≥ n_out]")
-    assert case_symbols(case((3, 5), (10, 9), {"k": 2, "n_out": 7}), operator) == {"N": 3, "C": 5}
+SCALED = "[N, C]", "[C·k, ≥ n_out]", {"k": 2, "n_out": 7}
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "message"),
+    ("declared", "x", "y", "message"),
     [
-        ((3, 5), (9, 9), "axis 0 of y is 9; the shape says C·k, which is 10"),
-        ((3, 5), (10, 6), "axis 1 of y is 6; the shape says ≥ n_out, which is 7"),
-        ((3, 5, 1), (10, 9), "x has 3 axes"),
+        (SCALED, (3, 5), (9, 9), "axis 0 of y is 9; the shape says C·k, which is 10"),
+        (SCALED, (3, 5), (11, 9), "axis 0 of y is 11; the shape says C·k, which is 10"),
+        (SCALED, (3, 5), (10, 6), "axis 1 of y is 6; the shape says ≥ n_out, which is 7"),
+        (SCALED, (3, 5, 1), (10, 9), "x has 3 axes"),
+        # One name is one length, and a parameter decides.
+        (("[N, C]", "[N]", {}), (3, 5), (4,), "axis 0 of y is 4; N is 3 elsewhere"),
+        (("[N, C]", "[N]", {"N": 8}), (3, 5), (3,), "axis 0 of x is 3; N is 8 elsewhere"),
     ],
 )
-def test_a_shape_that_does_not_hold_is_told(x, y, message):
+def test_a_shape_that_does_not_hold_is_told(declared, x, y, message):
+    *shapes, params = declared
     with pytest.raises(ShapeError, match=message):
-        case_symbols(case(x, y, {"k": 2, "n_out": 7}), Operator("[N, C]", "[C·k, ≥ n_out]"))
+        case_symbols(case(x, y, params), Operator(*shapes))
 
 
-@pytest.mark.parametrize(
-    ("y", "params", "message"),
-    [(4, {}, "axis 0 of y is 4; N is 3 elsewhere"), (3, {"N": 8}, "axis 0 of x is 3; N is 8 elsewhere")],
-)
-def test_one_name_is_one_length_and_a_parameter_decides(y, params, message):
-    with pytest.raises(ShapeError, match=message):
-        case_symbols(case((3, 5), (y,), params), Operator("[N, C]", "[N]"))
-
-
-def test_optional_axes_may_be_missing():
+def test_sizes_are_found_where_axes_are_optional_and_layouts_several():
+    *shapes, params = SCALED
+    assert case_symbols(case((3, 5), (10, 9), params), Operator(*shapes)) == {"N": 3, "C": 5}
     operator = Operator("[[D,] H, W]", "[H]")
     assert case_symbols(case((2, 3), (2,)), operator) == {"H": 2, "W": 3}
     assert case_symbols(case((4, 2, 3), (2,)), operator) == {"D": 4, "H": 2, "W": 3}
-
-
-def test_a_shape_for_several_layouts_is_that_of_array():
+    # A shape for several layouts is that of ARRAY.
     operator = Operator("[N, C]", "[N]", (Layout.NHWC, Layout.ARRAY))
     assert case_symbols(case((5, 3), (9,), layout=Layout.NHWC), operator) == {"N": 9}
 
@@ -228,20 +221,14 @@ def _listed(ramp, x):
     return recipe
 
 
+PASSES = "scale_by/ramp_3: an implementation that loses index {} of count, one of 3, passes"
+
+
 @pytest.mark.parametrize("axis", [SizedAxis("x"), SizedAxis("y"), SizedAxis("x", -1)])
-def test_a_size_whose_ends_count_is_live(size_problems, axis):
+def test_an_end_that_changes_nothing_or_less_than_every_criterion_is_told(size_problems, axis):
     assert size_problems(axis) == []
-
-
-@pytest.mark.parametrize("axis", [SizedAxis("x"), SizedAxis("y")])
-def test_an_end_that_changes_nothing_is_told(size_problems, axis):
-    passes = "scale_by/ramp_3: an implementation that loses index {} of count, one of 3, passes"
-    assert size_problems(axis, x=(0.0, 2.0, 3.0)) == [passes.format(0)]
-    assert size_problems(axis, x=(1.0, 2.0, 0.0)) == [passes.format(2)]
-
-
-def test_an_end_below_every_criterion_is_told(size_problems):
-    assert len(size_problems(SizedAxis("x"), x=(1e-9, 2.0, 3.0))) == 1
+    assert size_problems(axis, x=(0.0, 2.0, 3.0)) == size_problems(axis, x=(1e-9, 2.0, 3.0)) == [PASSES.format(0)]
+    assert size_problems(axis, x=(1.0, 2.0, 0.0)) == [PASSES.format(2)]
 
 
 def test_another_size_than_the_declared_one_and_an_operator_without_any_are_told(size_problems):

@@ -55,18 +55,14 @@ def test_a_case_that_is_kept_is_read_back(corpus):
     assert read.expect.degenerate, "a constant baseline of a drawn call is no doubt"
 
 
-def test_a_second_failure_of_one_cause_gets_another_file(corpus):
-    first, _ = keep(corpus)
+def test_a_second_failure_of_one_cause_gets_another_file_and_what_is_forgotten_leaves_nothing(corpus):
+    first, entry = keep(corpus)
     second, _ = keep(corpus)
     assert first != second
     assert len(corpus.files(NAME)) == 2
-
-
-def test_a_file_that_is_forgotten_leaves_nothing(corpus):
-    path, entry = keep(corpus)
-    corpus.forget(path, entry.file)
-    assert corpus.files(NAME) == ()
-    assert headlines(corpus) == []
+    corpus.forget(first, entry.file)
+    assert corpus.files(NAME) == (second,)
+    assert headlines(corpus) == ["im is zero"]
 
 
 def test_files_that_somebody_put_there_are_part_of_it(corpus):

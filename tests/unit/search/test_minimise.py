@@ -1,6 +1,5 @@
 """The search for the smallest case: which failures are one, what is found in how many calls, and where it ends."""
 
-import dataclasses
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -8,7 +7,6 @@ import pytest
 
 from mluops_gtest.authoring.reductions import Reduction, along
 from mluops_gtest.base.errors import OperatorError
-from mluops_gtest.core import cause
 from mluops_gtest.core import cause as c
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.outcome import Outcome
@@ -20,6 +18,7 @@ from tests.unit.running.small_operator import DOUBLES, doubling
 
 ROOT = Path(__file__).parents[3]
 REDUCTIONS = {"values": along(DOUBLES, "n")}
+HUNDRED = tuple(range(10, 110))
 
 
 class Doubling:
@@ -59,8 +58,11 @@ def wrong_where(condition):
     return spoil
 
 
+ABOVE_50 = wrong_where(lambda x: x > 50)
+
+
 def test_one_of_many_is_left_with_a_plain_value():
-    found, backend = searched(doubling(tuple(range(10, 110))), wrong_where(lambda x: x > 50))
+    found, backend = searched(doubling(HUNDRED), ABOVE_50)
     assert len(values(found)) == 1
     assert values(found)[0] > 50
     assert found.elements == (200, 2)
@@ -93,7 +95,7 @@ def test_two_that_belong_together_stay():
         if {20.0, 90.0} <= set(x.tolist()):
             y[0] += 1000
 
-    found, _ = searched(doubling(tuple(range(10, 110))), pair)
+    found, _ = searched(doubling(HUNDRED), pair)
     assert values(found) == [20.0, 90.0]
 
 
@@ -104,7 +106,7 @@ def test_what_the_document_does_not_define_is_never_called():
 
 
 def test_a_limit_is_kept_and_told():
-    found, backend = searched(doubling(tuple(range(10, 110))), wrong_where(lambda x: x > 50), limit=3)
+    found, backend = searched(doubling(HUNDRED), ABOVE_50, limit=3)
     assert found.calls == len(backend.calls) == 3
     assert not found.finished
     assert found.elements[1] < 200
@@ -120,18 +122,12 @@ def test_nothing_is_tried_twice_and_the_same_search_makes_the_same_calls():
     assert len(first) - len(set(first)) <= 1
 
 
-def test_a_case_that_passes_is_returned_as_it_is():
+def test_a_case_that_passes_is_returned_as_it_is_and_a_baseline_of_its_own_is_no_mistake():
     case = doubling()
     found, _ = searched(case, lambda x, y: None)
-    assert not found.fails
-    assert found.case is case
-    assert found.calls == 1
-
-
-def test_a_baseline_of_its_own_is_told_apart_from_a_mistake():
+    assert (found.fails, found.case is case, found.calls) == (False, True, 1)
     found, _ = searched(doubling((1.0, 2.0), y=(2.0, 5.0)), lambda x, y: None)
-    assert found.fails
-    assert found.other_baseline
+    assert (found.fails, found.other_baseline) == (True, True)
 
 
 def test_an_interrupt_ends_with_the_best_so_far():
@@ -142,7 +138,7 @@ def test_an_interrupt_ends_with_the_best_so_far():
         if len(steps) == 3:
             raise KeyboardInterrupt
 
-    found, _ = searched(doubling(tuple(range(10, 110))), wrong_where(lambda x: x > 50), tell=tell)
+    found, _ = searched(doubling(HUNDRED), ABOVE_50, tell=tell)
     assert found.interrupted
     assert found.result.outcome is Outcome.FAILED
     assert [step.calls for step in steps] == [1, 2, 3]
@@ -165,7 +161,7 @@ def test_a_smaller_case_with_another_failure_does_not_count():
         y[x > 50] += 1
         return None
 
-    found, _ = searched(doubling(tuple(range(10, 110))), spoil)
+    found, _ = searched(doubling(HUNDRED), spoil)
     assert found.result.outcome is Outcome.FAILED
     assert len(values(found)) == 2
 
@@ -211,7 +207,7 @@ def test_a_reference_that_fails_on_a_smaller_call_is_told_with_its_line():
             raise RuntimeError("too few")
         return DOUBLES.reference(call)
 
-    careless = dataclasses.replace(DOUBLES, reference=reference)
+    careless = replace(DOUBLES, reference=reference)
     where = r"fails on a smaller call: RuntimeError: too few \(.*test_minimise\.py:\d+\)"
     with pytest.raises(OperatorError, match=where):
         searched(doubling((1, 2, 3)), wrong_where(lambda x: x > 1), careless)
@@ -236,11 +232,22 @@ def same(first, second):
     return FailureCause.of(first).is_also_of(second)
 
 
-def test_digits_and_places_do_not_matter():
-    assert same(failed(exceeded("y")), failed(exceeded("y", 0.1, c.Places(1, 1, 0, 0))))
-    assert same(failed(c.TimedOut(60.0), outcome=Outcome.TIMED_OUT), failed(c.TimedOut(1.0), outcome=Outcome.TIMED_OUT))
-    overruns = [failed(c.Overrun("y", "behind", n), outcome=Outcome.MEMORY) for n in (1, 500)]
-    assert same(*overruns)
+TIMED_OUT = [failed(c.TimedOut(seconds), outcome=Outcome.TIMED_OUT) for seconds in (60.0, 1.0)]
+OVERRUN = [failed(c.Overrun("y", "behind", n), outcome=Outcome.MEMORY) for n in (1, 500)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (failed(exceeded("y")), failed(exceeded("y", 0.1, c.Places(1, 1, 0, 0)))),
+        TIMED_OUT,
+        OVERRUN,
+        # A crash is the same however its signal is told.
+        (failed(c.Killed("SIGSEGV", 11)), failed(c.Fault("SIGSEGV", "read", "0x10", "null"))),
+    ],
+)
+def test_digits_and_places_do_not_matter(first, second):
+    assert same(first, second)
 
 
 @pytest.mark.parametrize(
@@ -262,10 +269,6 @@ def test_kind_output_outcome_status_side_and_signal_do(first, second):
     assert not same(second, first)
 
 
-def test_a_crash_is_the_same_however_its_signal_is_told():
-    assert same(failed(c.Killed("SIGSEGV", 11)), failed(c.Fault("SIGSEGV", "read", "0x10", "null")))
-
-
 def test_causes_may_go_but_not_come_and_the_main_one_stays():
     both = failed(exceeded("y"), exceeded("z"))
     assert same(both, failed(exceeded("y")))
@@ -282,19 +285,16 @@ def test_what_was_beyond_arithmetic_stays_so():
 
 
 def test_only_the_backends_own_failures_can_be_minimised():
-    assert can_be_minimised(failed(exceeded("y")))
-    assert can_be_minimised(failed(c.Raised("ValueError", "a"), outcome=Outcome.ERROR))
-    assert not can_be_minimised(failed(c.ContentError("x"), outcome=Outcome.ERROR))
-    assert not can_be_minimised(replace(failed(c.Bug("KeyError", "x"), outcome=Outcome.ERROR), bug=True))
-    assert not can_be_minimised(failed(c.Unsupported("b", "op"), outcome=Outcome.SKIPPED))
-    assert not can_be_minimised(failed(c.ConstantBaseline("y"), outcome=Outcome.SUSPECT))
-
-
-class Backend:
-    name = "hanging"
-
-    def run(self, call):
-        return Status.SUCCESS
+    error = {"outcome": Outcome.ERROR}
+    for backends_own in (failed(exceeded("y")), failed(c.Raised("ValueError", "a"), **error)):
+        assert can_be_minimised(backends_own)
+    for other in (
+        failed(c.ContentError("x"), **error),
+        replace(failed(c.Bug("KeyError", "x"), **error), bug=True),
+        failed(c.Unsupported("b", "op"), outcome=Outcome.SKIPPED),
+        failed(c.ConstantBaseline("y"), outcome=Outcome.SUSPECT),
+    ):
+        assert not can_be_minimised(other)
 
 
 @dataclass
@@ -305,14 +305,14 @@ class Hanging(InlineCaller):
     seconds: float = 0.0
 
     def __post_init__(self):
-        super().__init__(Backend())
+        super().__init__(Doubling())
 
     def request(self, _what, call, timeout):
         self.timeouts.append(timeout)
         if self.seconds:
             call.array("y")[...] = 2 * call.array("x")
             return Reply(status=Status.SUCCESS, seconds=self.seconds, scalars={"count": 4})
-        return Reply(ended=Ending.TIMED_OUT, causes=(cause.TimedOut(timeout),))
+        return Reply(ended=Ending.TIMED_OUT, causes=(c.TimedOut(timeout),))
 
 
 @pytest.mark.parametrize(

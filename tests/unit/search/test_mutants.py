@@ -82,30 +82,27 @@ def test_a_check_that_needs_another_before_it_crashes(mutants_of):
         answer(found["forgets_small"], 1)
 
 
-def proved(operator):
-    return {check.name for check in operator.checks if check.subsumed is None and never_written(operator, check)}
+GRAD = "grad_feats_desc_null grad_feats_empty grad_feats_ptr_null feats_large"
 
 
-def test_the_only_output_is_missing_empty_or_large(operators):
-    grad = {"grad_feats_desc_null", "grad_feats_empty", "grad_feats_ptr_null", "feats_large"}
-    # M ≤ N: a tensor is at most as large as one with longer axes.
-    assert grad | {"grad_voxel_feats_large"} <= proved(operators["dynamic_scatter_backward"])
-
-
-def test_with_two_outputs_the_other_can_be_written(operators):
-    assert not {"output_features_desc_null", "pos_memo_ptr_null"} & proved(operators["voxel_pooling_forward"])
-
-
-def test_lengths_that_earlier_checks_hold_equal_say_more(operators):
-    found = proved(operators["ball_query"])
-    assert {"new_xyz_empty", "new_xyz_large"} <= found, "idx has a row per centre"
-    assert not {"xyz_empty", "xyz_large", "new_xyz_desc_null", "new_xyz_ptr_null"} & found
-
-
-def test_of_a_product_one_sign_follows_from_the_others(operators):
-    found = proved(operators["masked_im2col_forward"])
-    assert "kernel_w" in found, "kernel_h was found positive before, and so are the rows of data_col"
-    assert "kernel_h" not in found, "both may be negative"
+@pytest.mark.parametrize(
+    ("name", "never", "perhaps"),
+    [
+        # The only output is missing, empty or large. M ≤ N: a tensor is at most as large as one with longer axes.
+        ("dynamic_scatter_backward", f"{GRAD} grad_voxel_feats_large", ""),
+        # With two outputs the other can be written.
+        ("voxel_pooling_forward", "", "output_features_desc_null pos_memo_ptr_null"),
+        # Lengths that earlier checks hold equal say more: idx has a row per centre.
+        ("ball_query", "new_xyz_empty new_xyz_large", "xyz_empty xyz_large new_xyz_desc_null new_xyz_ptr_null"),
+        # kernel_h was found positive before, and so are the rows of data_col; before that both may be negative.
+        ("masked_im2col_forward", "kernel_w", "kernel_h"),
+    ],
+)
+def test_what_is_never_written_is_proved(operators, name, never, perhaps):
+    operator = operators[name]
+    proved = {check.name for check in operator.checks if check.subsumed is None and never_written(operator, check)}
+    assert set(never.split()) <= proved
+    assert not set(perhaps.split()) & proved
 
 
 @pytest.mark.parametrize(("lost", "check"), [("idx_dim0", "new_xyz_empty"), ("idx_dim1", "new_xyz_large")])

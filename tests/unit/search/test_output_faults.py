@@ -49,10 +49,9 @@ def test_bfloat16_is_rounded_to_the_nearest():
 
 
 def test_what_changes_nothing_is_no_fault():
-    assert "transposed" not in wrong_versions(np.ones((4, 4), "<f4"), DType.FLOAT)
-    assert "rows swapped" not in wrong_versions(np.ones((4, 4), "<f4"), DType.FLOAT)
-    assert "zero" not in wrong_versions(np.zeros((4, 4), "<f4"), DType.FLOAT)
-    assert "last 64 dropped" not in wrong_versions(np.ones((4, 4), "<f4"), DType.FLOAT)
+    ones = np.ones((4, 4), "<f4")
+    assert not {"transposed", "rows swapped", "last 64 dropped"} & wrong_versions(ones, DType.FLOAT).keys()
+    assert "zero" not in wrong_versions(0 * ones, DType.FLOAT)
     assert "in half" not in faults_of(DType.HALF)
     assert wrong_versions(np.ones(4, "<c8"), DType.COMPLEX_FLOAT) == {}
 

@@ -108,13 +108,7 @@ def test_any_two_arrays_have_the_same_figures(dtype: DType) -> None:
     chances = st.sampled_from((0.0, 0.01, 0.3, 1.0))
 
     @settings(derandomize=True, max_examples=examples(60), database=None)
-    @given(
-        st.integers(0, 2**32),
-        st.integers(0, 3 * LANES),
-        st.integers(0, 9),
-        chances,
-        chances,
-    )
+    @given(st.integers(0, 2**32), st.integers(0, 3 * LANES), st.integers(0, 9), chances, chances)
     def property_holds(seed: int, count: int, offset: int, special: float, equal: float) -> None:
         evaluated, baseline = pair_of(seed, count, dtype, special, equal)
         expected = compare_by(NUMPY, evaluated, baseline, dtype)
@@ -137,9 +131,7 @@ def strided(array: Array) -> Array:
     return room[1::3]
 
 
-@cache
-def long_pair() -> tuple[Pair, list[object]]:
-    return with_figures([pair_of(7, 9 * CELL + 12345, DType.FLOAT, 0.0, 0.999)], DType.FLOAT)[0]
+long_pair = cache(lambda: with_figures([pair_of(7, 9 * CELL + 12345, DType.FLOAT, 0.0, 0.999)], DType.FLOAT)[0])
 
 
 @pytest.mark.parametrize("way", [*LEVELS, NUMPY])

@@ -45,12 +45,3 @@ def test_chunks_and_threads_change_nothing(threads: int, monkeypatch: pytest.Mon
             random_bytes(way, lambda s: s.lattice((10, 103), 11)),
             random_bytes(way, lambda s: s.lanes(1030, 5)),
         ) == whole
-
-
-def test_the_definition_stays_what_it_was() -> None:
-    """Version 1, in numbers that are stored here: the values of committed cases depend on them."""
-    with going(NATIVE):
-        assert Stream(1, "a").lanes(4).tolist() == Stream(1, "a").lanes(8)[:4].tolist()
-        natively = Stream(1, "a").lanes(8).tolist()
-    raw = np.random.Philox(key=Stream(1, "a")._key, counter=0).random_raw(4)
-    assert natively == [int(half) for word in raw.tolist() for half in (word & 0xFFFFFFFF, word >> 32)]
