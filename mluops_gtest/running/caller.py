@@ -54,7 +54,7 @@ def free_bytes(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/
 
 def _of_machine(meminfo: Path) -> int | None:
     try:
-        lines = dict(line.split(":") for line in meminfo.read_text(encoding="ascii").splitlines())
+        lines = dict(line.partition(":")[::2] for line in meminfo.read_text(encoding="ascii").splitlines())
         return int(lines["MemAvailable"].split()[0]) * 1024
     except (OSError, ValueError, LookupError):
         return None

@@ -251,9 +251,9 @@ class _RowFunctions:
         self.add_rows = function(f"add_rows_{level}", *rows, ctypes.c_int, _ADDRESS, _ADDRESS)
         self.add_wide_rows = function(f"add_wide_rows_{level}", _ADDRESS, *matrix, _ADDRESS)
         self.gather_rows = function(f"gather_rows_{level}", _ADDRESS, *matrix, _ADDRESS)
-        self.blend = function(f"blend_{level}", *matrix, _ADDRESS, *matrix[:2], _ADDRESS)
-        self.scatter = function(f"scatter_{level}", *matrix, _ADDRESS, *matrix[:2], _ADDRESS)
-        self.distances = function(f"distances_{level}", *matrix[:2], *matrix, _ADDRESS)
+        self.blend = function(f"blend_{level}", *matrix, _ADDRESS, _ADDRESS, _NUMBER, _ADDRESS)
+        self.scatter = function(f"scatter_{level}", *matrix, _ADDRESS, _ADDRESS, _NUMBER, _ADDRESS)
+        self.distances = function(f"distances_{level}", _ADDRESS, _NUMBER, *matrix, _ADDRESS)
         self.give = function(f"give_{level}", *rows, _ADDRESS, _ADDRESS, _ADDRESS, _ADDRESS)
 
 
@@ -388,11 +388,8 @@ class _Source(ctypes.Structure):
 class _TextFunctions:
     def __init__(self, library: ctypes.CDLL) -> None:
         source, position = ctypes.POINTER(_Source), ctypes.POINTER(_NUMBER)
-        function, label, room = (
-            partial(_function, library, result=_NUMBER),
-            (ctypes.c_char_p, _NUMBER),
-            (_ADDRESS, _NUMBER),
-        )
+        function = partial(_function, library, result=_NUMBER)
+        label, room = (ctypes.c_char_p, _NUMBER), (_ADDRESS, _NUMBER)
         bounds = ctypes.c_int, _NUMBER, ctypes.c_uint64
         self.numbers = function("read_numbers", source, position, *bounds, *room)
         self.hex = function("read_hex", source, position, _NUMBER, *room)
