@@ -46,20 +46,8 @@ def kills(folder: Path, root: Path, seed: int, tries: range, at_once: int) -> li
 
 
 def _options(root: Path, out: Path, jobs: int) -> Sequence[str]:
-    return (
-        "--root",
-        str(root),
-        "--out",
-        str(out),
-        "-j",
-        str(jobs),
-        "-q",
-        "--isolate",
-        "--timeout",
-        "60",
-        "-b",
-        BACKEND,
-    )
+    run = ("--root", str(root), "--out", str(out), "-j", str(jobs))
+    return (*run, "-q", "--isolate", "--timeout", "60", "-b", BACKEND)
 
 
 def _killed(folder: Path, root: Path, seed: int, i: int, before: dict[str, Any], order: list[str]) -> Try:

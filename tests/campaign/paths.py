@@ -96,15 +96,8 @@ def _converts(folder: Path, root: Path, draw: random.Random) -> list[str | Path]
 def _exports(folder: Path, root: Path, draw: random.Random) -> list[str | Path]:
     _case_with_blob(folder, draw)
     more = draw.choice(([], ["--allow-outside-paths"]))
-    return [
-        "export",
-        folder / "source",
-        "--out",
-        folder / "x/y/z/out",
-        "--format",
-        draw.choice(("pb", "prototxt")),
-        *more,
-    ]
+    form = draw.choice(("pb", "prototxt"))
+    return ["export", folder / "source", "--out", folder / "x/y/z/out", "--format", form, *more]
 
 
 def _minimises(folder: Path, root: Path, draw: random.Random) -> list[str | Path]:
