@@ -43,8 +43,7 @@ def listed(cache, toy, expanded, cli):
 
     def call():
         expanded.clear()
-        result = cli(*IDS, "--root", toy)
-        assert result.code == 0, result.err
+        result = cli(*IDS, "--root", toy).expect_code(0)
         return result.lines, len(expanded)
 
     call()
@@ -84,9 +83,7 @@ def test_a_change_of_the_operator_counts_at_once(listed, toy, cli, right, wrong,
     path = toy / "generators" / "scale_by.py"
     assert right in path.read_text()
     path.write_text(path.read_text().replace(right, wrong))
-    result = cli(*IDS, "--root", toy)
-    assert result.code == 3
-    assert told in result.err
+    cli(*IDS, "--root", toy).expect_error(3, told)
 
 
 @pytest.fixture

@@ -27,8 +27,7 @@ def root(tmp_path_factory):
 
 
 def test_it_says_what_it_wrote_and_what_to_do_next(cli, tmp_path):
-    result = cli("new", "operator", NAME)
-    assert result.code == 0, result.err
+    result = cli("new", "operator", NAME).expect_code(0)
     written = [line for line in result.lines if line.startswith(("generators/", "cases/", "tests/"))]
     assert {f"generators/{NAME}/__init__.py", f"cases/{NAME}.yaml", f"tests/test_{NAME}.py"} <= set(written)
     assert all((tmp_path / "cwd" / path).is_file() for path in written)
@@ -37,9 +36,7 @@ def test_it_says_what_it_wrote_and_what_to_do_next(cli, tmp_path):
 
 @pytest.mark.parametrize("name", ["Row", "1st", "class", "row-sum", "../row", "", "row.sum"])
 def test_a_bad_name_is_refused(cli, tmp_path, name):
-    result = cli("new", "operator", name)
-    assert result.code == 2
-    assert "use lower-case letters, digits and _, e.g. row_sum" in result.err
+    cli("new", "operator", name).expect_error(2, "use lower-case letters, digits and _, e.g. row_sum")
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
@@ -48,9 +45,9 @@ def test_nothing_is_overwritten(cli, tmp_path, there):
     path = tmp_path / "mine" / there
     path.parent.mkdir(parents=True)
     path.write_text("mine")
-    result = cli("new", "operator", NAME, "--root", tmp_path / "mine")
-    assert result.code == 2
-    assert "exists already; take another name or another --root" in result.err
+    cli("new", "operator", NAME, "--root", tmp_path / "mine").expect_error(
+        2, "exists already; take another name or another --root"
+    )
     assert [one for one in (tmp_path / "mine").rglob("*") if one.is_file()] == [path]
     assert path.read_text() == "mine"
 
@@ -67,8 +64,7 @@ def test_two_operators_stand_in_one_root(cli, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["numpy", "reference"])
 def test_every_case_passes(run, root, backend):
-    result = run("--all", "--root", root, "--backend", backend)
-    assert result.code == 0, result.out
+    result = run("--all", "--root", root, "--backend", backend).expect_code(0)
     assert set(result.report["summary"]) == {"passed"}
     assert 40 < len(result.results) < 120
 
@@ -78,16 +74,14 @@ class TestWithTorch:
 
     @pytest.mark.slow
     def test_every_case_passes(self, run, root):
-        result = run("--all", "--root", root, "--backend", "torch")
-        assert result.code == 0, result.out
+        result = run("--all", "--root", root, "--backend", "torch").expect_code(0)
         assert set(result.report["summary"]) == {"passed"}
 
 
 @pytest.mark.slow
 def test_every_case_passes_in_a_program_behind_exec(run, root):
     program = shlex.join([sys.executable, str(SUPPORT / "row_sum_program.py")])
-    result = run("--all", "--root", root, "--backend", f"exec:{program}", "--serve")
-    assert result.code == 0, result.out
+    result = run("--all", "--root", root, "--backend", f"exec:{program}", "--serve").expect_code(0)
     assert set(result.report["summary"]) == {"passed"}
 
 
@@ -97,14 +91,12 @@ class TestWithGcc:
     @pytest.mark.slow
     def test_every_case_passes_in_a_c_library_made_from_the_printed_prototype(self, cli, run, root, tmp_path):
         """Handle and descriptors are those of our example; the compiler holds the function to what was printed."""
-        printed = cli("ops", NAME, "--c", "--root", root)
-        assert printed.code == 0, printed.err
+        printed = cli("ops", NAME, "--c", "--root", root).expect_code(0)
         (tmp_path / f"{NAME}.h").write_text(printed.out)
         common = [EXAMPLE / name for name in ("handle.c", "descriptors.c", "checks.c")]
         flags = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", f"-I{EXAMPLE}", f"-I{tmp_path}")
         library = compile_library(tmp_path / "lib.so", SUPPORT / f"{NAME}.c", *common, flags=flags)
-        result = run("--all", "--root", root, "--backend", f"c:{library}")
-        assert result.code == 0, result.out
+        result = run("--all", "--root", root, "--backend", f"c:{library}").expect_code(0)
         assert set(result.report["summary"]) == {"passed"}
 
 

@@ -12,12 +12,8 @@ import mluops_gtest
 from mluops_gtest.catalog.root import builtin_root
 
 YAML = builtin_root().cases / "voxel_pooling_forward.yaml"
-SMOKE = (
-    "--mluops-select",
-    "voxel_pooling_forward/order_of_axes",
-    "--mluops-select",
-    "voxel_pooling_forward/handle_null",
-)
+TWO = ("voxel_pooling_forward/order_of_axes", "voxel_pooling_forward/handle_null")
+SMOKE = ("--mluops-select", TWO[0], "--mluops-select", TWO[1])
 NUMPY = ("--mluops-backend", "numpy")
 SCALED = """\
 import mluops_gtest as mt
