@@ -3,12 +3,11 @@
 import random
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.campaign.content import calm_ids
 from tests.campaign.sandbox import ROOT, Sandbox
-from tests.campaign.tally import Try
+from tests.campaign.tally import Try, try_all
 
 CASE = ROOT / "prototxt" / "voxel_pooling_forward" / "order_of_axes.prototxt"
 CASE_ID = "voxel_pooling_forward/order_of_axes"
@@ -45,8 +44,7 @@ def paths(folder: Path, root: Path, seed: int, tries: range, at_once: int) -> li
         repro = f"python -m tests.campaign --only paths --try {i} --seed {seed}"
         return done.as_try(kind, repro, 0, broken)
 
-    with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(attempt, tries))
+    return try_all(attempt, tries, at_once)
 
 
 def _elsewhere(folder: Path) -> Path:

@@ -1,6 +1,7 @@
 """`run --arbitrate`: disputed elements recomputed exactly, and who is right."""
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from mluops_gtest.casefiles.writer import write_case
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.tensor import exact
 from mluops_gtest.judging import arbitration
-from tests.e2e.conftest import wrong
+from tests.e2e.conftest import called, wrong
 from tests.support.toy_root import GENERATOR
 
 CASE = "voxel_pooling_forward/order_of_axes"
@@ -54,9 +55,19 @@ def file_with(case, tmp_path):
     return make
 
 
-def test_a_wrong_backend_is_named_with_the_exact_value(run):
-    result = run(CASE, "--backend", wrong("OneElementWrong"), "--arbitrate", "--no-isolate").expect_code(1)
-    case = result.results[CASE]
+@pytest.fixture(scope="module")
+def disputed(tmp_path_factory):
+    """A run with one wrong element."""
+    folder = tmp_path_factory.mktemp("disputed") / "results"
+    options = ("--backend", wrong("OneElementWrong"), "--arbitrate", "--no-isolate", "--out", folder)
+    result = called("run", CASE, *options).expect_code(1)
+    result.report = json.loads((folder / "report.json").read_text())
+    result.folder = folder
+    return result
+
+
+def test_a_wrong_backend_is_named_with_the_exact_value(disputed):
+    (case,) = disputed.report["results"]
     assert case["outcome"] == "failed"
     (found,) = case["arbitrated"]
     assert (found["output"], found["disputed"], found["baseline"], found["backend"]) == (POOLED, 1, 1, 0)
@@ -67,18 +78,16 @@ def test_a_wrong_backend_is_named_with_the_exact_value(run):
     assert float(example["exact"]) == pytest.approx(float(example["baseline"]))
     assert (
         f"exact:  {POOLED}, 1 disputed element: the baseline is right at it; the backend is off by up to 1 ("
-        in result.out
+        in disputed.out
     )
-    assert "arbitrated 1 disputed element of 1 output recomputed exactly: the baseline is right at it" in result.out
+    assert "arbitrated 1 disputed element of 1 output recomputed exactly: the baseline is right at it" in disputed.out
     assert "--arbitrate" in case["repro"]
 
 
-def test_every_report_tells_it(run, cli):
-    folder = run(CASE, "--backend", wrong("OneElementWrong"), "--arbitrate", "--no-isolate").folder
-    for words in (["text"], ["markdown"], ["html"]):
-        told = cli("report", folder, "--format", *words).out
-        assert "the baseline is right at it" in told, words
-    assert "基准值正确的有 1 个" in cli("report", folder, "--format", "markdown", "--lang", "zh").out
+def test_every_report_tells_it(disputed, cli):
+    for form in ("text", "markdown", "html"):
+        assert "the baseline is right at it" in cli("report", disputed.folder, "--format", form).out, form
+    assert "基准值正确的有 1 个" in cli("report", disputed.folder, "--format", "markdown", "--lang", "zh").out
 
 
 def test_a_wrong_baseline_in_a_file_is_an_error_of_the_file(run, file_with):
@@ -181,12 +190,11 @@ def test_a_passing_run_asks_nobody(run, monkeypatch):
         ({"backend_error": "nan"}, "errors must be ≥ 0"),
     ],
 )
-def test_a_record_that_cannot_be_is_refused(run, cli, change, message):
-    folder = run(CASE, "--backend", wrong("OneElementWrong"), "--arbitrate", "--no-isolate").folder
-    report = json.loads((folder / "report.json").read_text())
+def test_a_record_that_cannot_be_is_refused(disputed, cli, tmp_path, change, message):
+    report = deepcopy(disputed.report)
     report["results"][0]["arbitrated"][0] |= change
-    (folder / "report.json").write_text(json.dumps(report))
-    cli("report", folder / "report.json", "--format", "text").expect_error(3, message)
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    cli("report", tmp_path / "report.json", "--format", "text").expect_error(3, message)
 
 
 class TestAnotherRoot:

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from mluops_gtest.cli.main import run_main
 from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT
 from tests.support.native import compile_library, needs_gcc
@@ -15,15 +14,6 @@ from tests.support.torch_needed import needs_torch
 
 NAME = "row_sum"
 EXAMPLE = ROOT / "examples" / "c_backend"
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    """A new operator in a root of its own, generated."""
-    folder = tmp_path_factory.mktemp("operators")
-    assert run_main(["new", "operator", NAME, "--root", str(folder)]) == 0
-    assert run_main(["generate", "--all", "--root", str(folder)]) == 0
-    return folder
 
 
 def test_it_says_what_it_wrote_and_what_to_do_next(cli, tmp_path):
@@ -61,48 +51,39 @@ def test_two_operators_stand_in_one_root(cli, tmp_path):
     assert [line.split()[0] for line in listed.lines[1:]] == ["a", "an_operator_with_quite_a_long_name_for_one", NAME]
 
 
+PROGRAM = shlex.join([sys.executable, str(SUPPORT / "row_sum_program.py")])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["numpy", "reference"])
-def test_every_case_passes(run, root, backend):
-    result = run("--all", "--root", root, "--backend", backend).expect_code(0)
+@pytest.mark.parametrize(
+    "backend",
+    [["numpy"], ["reference"], pytest.param(["torch"], marks=needs_torch), [f"exec:{PROGRAM}", "--serve"]],
+    ids=["numpy", "reference", "torch", "exec"],
+)
+def test_every_case_passes(run, row_sum_root, backend):
+    result = run("--all", "--root", row_sum_root, "--backend", *backend).expect_code(0)
     assert set(result.report["summary"]) == {"passed"}
     assert 40 < len(result.results) < 120
-
-
-class TestWithTorch:
-    pytestmark = needs_torch
-
-    @pytest.mark.slow
-    def test_every_case_passes(self, run, root):
-        result = run("--all", "--root", root, "--backend", "torch").expect_code(0)
-        assert set(result.report["summary"]) == {"passed"}
-
-
-@pytest.mark.slow
-def test_every_case_passes_in_a_program_behind_exec(run, root):
-    program = shlex.join([sys.executable, str(SUPPORT / "row_sum_program.py")])
-    result = run("--all", "--root", root, "--backend", f"exec:{program}", "--serve").expect_code(0)
-    assert set(result.report["summary"]) == {"passed"}
 
 
 class TestWithGcc:
     pytestmark = needs_gcc
 
     @pytest.mark.slow
-    def test_every_case_passes_in_a_c_library_made_from_the_printed_prototype(self, cli, run, root, tmp_path):
+    def test_every_case_passes_in_a_c_library_made_from_the_printed_prototype(self, cli, run, row_sum_root, tmp_path):
         """Handle and descriptors are those of our example; the compiler holds the function to what was printed."""
-        printed = cli("ops", NAME, "--c", "--root", root).expect_code(0)
+        printed = cli("ops", NAME, "--c", "--root", row_sum_root).expect_code(0)
         (tmp_path / f"{NAME}.h").write_text(printed.out)
         common = [EXAMPLE / name for name in ("handle.c", "descriptors.c", "checks.c")]
         flags = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", f"-I{EXAMPLE}", f"-I{tmp_path}")
         library = compile_library(tmp_path / "lib.so", SUPPORT / f"{NAME}.c", *common, flags=flags)
-        result = run("--all", "--root", root, "--backend", f"c:{library}").expect_code(0)
+        result = run("--all", "--root", row_sum_root, "--backend", f"c:{library}").expect_code(0)
         assert set(result.report["summary"]) == {"passed"}
 
 
 @pytest.mark.slow
-def test_the_audit_finds_nothing(cli, root):
-    result = cli("audit", "operators", "--root", root)
+def test_the_audit_finds_nothing(cli, row_sum_root):
+    result = cli("audit", "operators", "--root", row_sum_root)
     assert (result.code, result.out) == (0, "1 operator, 19 rules, 0 findings\n")
 
 
@@ -113,16 +94,16 @@ def own_tests(root):
 
 
 @pytest.mark.slow
-def test_its_own_tests_pass(root):
-    done = own_tests(root)
+def test_its_own_tests_pass(row_sum_root):
+    done = own_tests(row_sum_root)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout
 
 
 @pytest.mark.slow
-def test_its_own_tests_see_a_wrong_kernel(root, tmp_path):
+def test_its_own_tests_see_a_wrong_kernel(row_sum_root, tmp_path):
     copy = tmp_path / "copy"
-    shutil.copytree(root, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(row_sum_root, copy, ignore=shutil.ignore_patterns("__pycache__"))
     kernel = copy / "generators" / NAME / "kernel.py"
     text = kernel.read_text()
     for right, wrong in (("firsts, axis=0", "firsts[:1], axis=0"), ("_OLDEST_ARCH = 370", "_OLDEST_ARCH = 290")):

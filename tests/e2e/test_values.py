@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -113,6 +114,17 @@ class TestDiff:
         )
 
 
+@pytest.fixture(scope="module")
+def with_outputs(run_once):
+    """A run that kept the outputs of a case that fails."""
+    return run_once(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed", code=1)
+
+
+@pytest.fixture
+def copied(with_outputs, tmp_path):
+    return Path(shutil.copytree(with_outputs, tmp_path / "copied"))
+
+
 class TestSavedOutputs:
     @pytest.mark.slow
     def test_failed_keeps_those_that_fail_and_diff_shows_them(self, cli, run):
@@ -162,11 +174,10 @@ class TestSavedOutputs:
         cli("diff", CASE, "--from", result.folder).expect_output(1, "the run itself: flaky")
 
     @pytest.mark.slow
-    def test_overwriting_a_run_removes_its_outputs_and_nothing_else(self, cli, run):
-        result = run(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed")
-        (result.folder / "outputs" / "mine.txt").write_text("keep me")
-        assert cli("run", OTHER, "--out", result.folder, "--overwrite").code == 0
-        assert [path.name for path in (result.folder / "outputs").rglob("*")] == ["mine.txt"]
+    def test_overwriting_a_run_removes_its_outputs_and_nothing_else(self, cli, copied):
+        (copied / "outputs" / "mine.txt").write_text("keep me")
+        assert cli("run", OTHER, "--out", copied, "--overwrite").code == 0
+        assert [path.name for path in (copied / "outputs").rglob("*")] == ["mine.txt"]
 
     @pytest.mark.slow
     def test_what_cannot_be_kept_costs_no_result(self, cli, tmp_path):
@@ -180,21 +191,20 @@ class TestSavedOutputs:
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
-        "break_it", ["cut", "other type", "the inputs of the case have changed", "no number", "gone"]
+        ("name", "spoil"),
+        [
+            ("output_features.npy", lambda file: file.write_bytes(file.read_bytes()[:-4])),
+            ("output_features.npy", lambda file: np.save(file, np.load(file).astype(np.float64))),
+            ("output_features.npy", Path.unlink),
+            ("outputs.json", lambda file: file.write_text(file.read_text().replace('"inputs": "', '"inputs": "0'))),
+            (
+                "outputs.json",
+                lambda file: file.write_text(file.read_text().replace('"scalars": {', '"scalars": {"n": ""')),
+            ),
+        ],
+        ids=["cut", "other type", "gone", "the inputs of the case have changed", "no number"],
     )
-    def test_files_that_were_changed_are_refused(self, cli, run, break_it):
-        result = run(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed")
-        place = result.folder / "outputs" / CASE
-        file, record = place / "output_features.npy", place / "outputs.json"
-        match break_it:
-            case "cut":
-                file.write_bytes(file.read_bytes()[:-4])
-            case "other type":
-                np.save(file, np.load(file).astype(np.float64))
-            case "the inputs of the case have changed":
-                record.write_text(record.read_text().replace('"inputs": "', '"inputs": "0'))
-            case "no number":
-                record.write_text(record.read_text().replace('"scalars": {}', '"scalars": {"n": "one"}'))
-            case "gone":
-                file.unlink()
-        cli("diff", CASE, "--from", result.folder).expect_error(3, str(place))
+    def test_files_that_were_changed_are_refused(self, cli, copied, name, spoil):
+        place = copied / "outputs" / CASE
+        spoil(place / name)
+        cli("diff", CASE, "--from", copied).expect_error(3, str(place))
