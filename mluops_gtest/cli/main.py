@@ -9,7 +9,7 @@ import platform
 import resource
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -75,13 +75,17 @@ _SHARED_FILES: Final = {
 COMMANDS: Final = {name: summary for commands in GROUPS.values() for name, summary in commands.items()}
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
+C = TypeVar("C", bound=click.Command)
 _VERBOSE: Final = f"{__name__}.verbose"
 # Below it OpenBLAS, which numpy loads, ends the process itself, with exit code 1.
 _LEAST_ADDRESSES: Final = 192 << 20
 
 
-def _set_examples_below(command: click.Command) -> None:
-    """Move the examples of a docstring, and what follows them, below the options; a part has those of its group."""
+def _move_examples(command: C) -> C:
+    """The command with the examples of its docstring, and what follows them, below the options.
+
+    A part of a group without examples has those of the group.
+    """
     words, heading, examples = inspect.cleandoc(command.help or "").partition("Examples:\n")
     if heading:
         command.help = words.rstrip()
@@ -89,7 +93,8 @@ def _set_examples_below(command: click.Command) -> None:
     if isinstance(command, click.Group):
         for part in command.commands.values():
             part.epilog = part.epilog or command.epilog
-            _set_examples_below(part)
+            _move_examples(part)
+    return command
 
 
 class LazyGroup(click.Group):
@@ -112,8 +117,7 @@ class LazyGroup(click.Group):
             raise MemoryError
         file, _, function = _SHARED_FILES.get(cmd_name, f"{cmd_name}:command").partition(":")
         command: click.Command = getattr(importlib.import_module(f"mluops_gtest.cli.commands.{file}"), function)
-        _set_examples_below(command)
-        return command
+        return _move_examples(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -169,6 +173,7 @@ def _use_settings(ctx: click.Context, param: click.Parameter, value: str | None)
     ctx.default_map = {**dict.fromkeys(ctx.command.list_commands(ctx), defaults), "audit": {"operators": defaults}}
 
 
+@_move_examples
 @click.group(cls=LazyGroup, context_settings=CONTEXT)
 @click.option(
     "-V",
@@ -207,9 +212,6 @@ def cli() -> None:
     Shell completion:  eval "$(_MLUOPS_TEST_COMPLETE=bash_source mluops-test)"
     (zsh_source and fish_source likewise)
     """
-
-
-_set_examples_below(cli)
 
 
 def _settings_remark(error: click.ClickException) -> str:

@@ -262,11 +262,6 @@ def test_whoever_does_not_ask_pays_nothing(tmp_path):
         "    assert 'numpy' not in sys.modules\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "mluops_gtest.pytest_plugin", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, "--import-mode=importlib", "-p", "no:hypothesispytest"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command += ["--import-mode=importlib", "-p", "no:hypothesispytest"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout

@@ -184,17 +184,9 @@ class TestHeavy:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
-            'rows_owned="count"',
-            'rows_owned="cont"',
-            "which is neither a result nor another output. Did you mean 'count'?",
-        ),
+        ('rows_owned="count"', 'rows_owned="cont"', "neither a result nor another output. Did you mean 'count'?"),
         ("preset=-1, kept", "kept", "keeps what nobody presets"),
-        (
-            'checks.not_empty("x", "§1", writes',
-            'checks.not_empty("x", "§1", Status.BAD_PARAM, writes',
-            "A call that is refused",
-        ),
+        ('not_empty("x", "§1", writes', 'not_empty("x", "§1", Status.BAD_PARAM, writes', "A call that is refused"),
     ],
 )
 def test_slips_of_authors(cli, root, old, new, message):
