@@ -15,6 +15,21 @@ def test_every_command_explains_itself_with_examples(cli, command, flag):
     cli(command, flag).expect_output(0, "Examples:", f"mluops-test {command}")
 
 
+@pytest.mark.parametrize(
+    ("words", "example"),
+    [
+        ("history show", "history show get_indice_pairs/subm_line"),
+        ("cache prune", "cache prune --older-than 7"),
+        ("new backend", "new operator row_sum --root my_operators"),
+    ],
+)
+def test_a_part_of_a_group_shows_its_own_examples_or_those_of_the_group(cli, words, example):
+    for _ in range(2):
+        page = cli(*words.split(), "--help").expect_output(0, f"    mluops-test {example}\n").out
+        assert page.index("Options:") < page.index("Examples:")
+        assert page.count("Examples:") == 1
+
+
 def test_the_overview_agrees_with_the_commands(cli):
     group, overview = LazyGroup(), cli("--help").out
     for name, words in COMMANDS.items():
@@ -66,9 +81,8 @@ def test_list_json_describes_cases_without_running_them(cli):
 
 
 def test_list_table_has_a_row_per_case(cli):
-    result = cli("list", *SAMPLE)
+    result = cli("list", *SAMPLE).expect_code(0)
     ids = cli("list", *SAMPLE, "--format", "ids").lines
-    assert result.code == 0
     assert all(any(line.startswith(case_id) for line in result.lines) for case_id in ids)
 
 
