@@ -211,8 +211,7 @@ def run(
     the results are written there as they come; `reports` maps a format to its file. What `settings`, a file like
     mluops-test.toml, has stands in for arguments that are left out. `on_result` is told every result as it comes.
     """
-    given = {name: value for name, value in locals().items() if name in OPTIONS}
-    options = _options(Query(select, tuple(operators), tuple(tags), keyword, everything), given)
+    options = _options(Query(select, tuple(operators), tuple(tags), keyword, everything), locals())
     if options.save_outputs is not None and options.out is None:
         raise UsageError("save_outputs: outputs are files of a results folder; name it, e.g. out='results'.")
     with contextlib.ExitStack() as stack:
@@ -250,8 +249,8 @@ def run(
 
 
 def _options(query: Query, given: Mapping[str, Any]) -> RunOptions:
-    """The options that these arguments stand for, with those of the settings; what does not go together is refused."""
-    values = {name: _plain(value) for name, value in given.items() if value is not None}
+    """The options among these arguments, with those of the settings; what does not go together is refused."""
+    values = {name: _plain(value) for name, value in given.items() if name in OPTIONS and value is not None}
     backend = values["backend"]
     if not isinstance(backend, str):
         values["backend"] = f"object:{getattr(backend, 'name', '?')}"
@@ -338,8 +337,7 @@ def fuzz(
     """
     from mluops_gtest.search.fuzz import SECONDS, FuzzRequest, run_fuzz
 
-    given = {name: value for name, value in locals().items() if name in OPTIONS}
-    run = _options(Query(), {**given, "elementwise": True})
+    run = _options(Query(), {**locals(), "elementwise": True})
     seconds = SECONDS if seconds is None and cases is None else seconds
     request = FuzzRequest(run, operators, Path(corpus), seed, cases, seconds)
     session = Session(run.roots)
@@ -373,8 +371,7 @@ def minimise(
 
     Its `fails` is false where the case does not fail. With `out` the case is written there.
     """
-    given = {name: value for name, value in locals().items() if name in OPTIONS and name != "out"}
-    options = _options(Query((case,)), given)
+    options = _options(Query((case,)), {**locals(), "out": None})
     session = Session(options.roots)
     found, confirmed, operator = minimise_case(session, options, case, calls)
     if out is not None and found.fails:
@@ -405,20 +402,9 @@ def decide(
     require_isolated: bool = False,
 ) -> Decision:
     """Whether a change may be merged, and why; each argument means what the option of `mluops-test gate` means."""
-    return reach_decision(
-        GateRequest(
-            results=results if isinstance(results, RunReport) else Path(results),
-            against=against if isinstance(against, RunReport) else Path(against),
-            waivers=None if waivers is None else Path(waivers),
-            subset=subset,
-            cross_backend=cross_backend,
-            strict_accuracy=strict_accuracy,
-            strict_perf=strict_perf,
-            allow_outliers=allow_outliers,
-            require_coverage=require_coverage,
-            require_isolated=require_isolated,
-        )
-    )
+    given = locals()
+    paths = {name: Path(given[name]) for name in ("results", "against", "waivers") if isinstance(given[name], str)}
+    return reach_decision(GateRequest(**given | paths))
 
 
 @own_floats()

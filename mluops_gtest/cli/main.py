@@ -2,13 +2,14 @@
 
 import errno
 import importlib
+import inspect
 import io
 import os
 import platform
 import resource
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -72,29 +73,28 @@ _SHARED_FILES: Final = {
     "verify": "generate:verify",
 }
 COMMANDS: Final = {name: summary for commands in GROUPS.values() for name, summary in commands.items()}
-_EPILOG = """\b
-Examples:
-  mluops-test run                                  the default set on the numpy backend
-  mluops-test run --op voxel_pooling_forward       one operator, network scales included
-  mluops-test run --backend my_kernels.py:backend  your own kernels
-  mluops-test list --tag boundary                  the declared boundary cases
-Every command has its own examples: mluops-test COMMAND --help
-
-\b
-Exit codes: 0 all good, 1 cases failed, 2 wrong usage, 3 content broken,
-4 backend unusable, 5 nothing selected or compared, 70 bug in mluops-test,
-74 output could not be written, 130 interrupted.
-If several apply, the first of 70, 74, 4, 3, 1, 5 wins.
-
-\b
-Shell completion:  eval "$(_MLUOPS_TEST_COMPLETE=bash_source mluops-test)"
-(zsh_source and fish_source likewise)
-"""
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
+C = TypeVar("C", bound=click.Command)
 _VERBOSE: Final = f"{__name__}.verbose"
 # Below it OpenBLAS, which numpy loads, ends the process itself, with exit code 1.
 _LEAST_ADDRESSES: Final = 192 << 20
+
+
+def _move_examples(command: C) -> C:
+    """The command with the examples of its docstring, and what follows them, below the options.
+
+    A part of a group without examples has those of the group.
+    """
+    words, heading, examples = inspect.cleandoc(command.help or "").partition("Examples:\n")
+    if heading:
+        command.help = words.rstrip()
+        command.epilog = "\n\n".join(f"\b\n{lines}" for lines in (heading + examples).split("\n\n"))
+    if isinstance(command, click.Group):
+        for part in command.commands.values():
+            part.epilog = part.epilog or command.epilog
+            _move_examples(part)
+    return command
 
 
 class LazyGroup(click.Group):
@@ -117,7 +117,7 @@ class LazyGroup(click.Group):
             raise MemoryError
         file, _, function = _SHARED_FILES.get(cmd_name, f"{cmd_name}:command").partition(":")
         command: click.Command = getattr(importlib.import_module(f"mluops_gtest.cli.commands.{file}"), function)
-        return command
+        return _move_examples(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -173,7 +173,8 @@ def _use_settings(ctx: click.Context, param: click.Parameter, value: str | None)
     ctx.default_map = {**dict.fromkeys(ctx.command.list_commands(ctx), defaults), "audit": {"operators": defaults}}
 
 
-@click.group(cls=LazyGroup, context_settings=CONTEXT, epilog=_EPILOG)
+@_move_examples
+@click.group(cls=LazyGroup, context_settings=CONTEXT)
 @click.option(
     "-V",
     "--version",
@@ -194,7 +195,23 @@ def _use_settings(ctx: click.Context, param: click.Parameter, value: str | None)
     f"[default: {_SETTINGS_VARIABLE}, else the nearest {FILE_NAME} in this folder or above it]",
 )
 def cli() -> None:
-    """Conformance tests for accelerator operators: cases, runner, accuracy criteria, one command line."""
+    """Conformance tests for accelerator operators: cases, runner, accuracy criteria, one command line.
+
+    Examples:
+      mluops-test run                                  the default set on the numpy backend
+      mluops-test run --op voxel_pooling_forward       one operator, network scales included
+      mluops-test run --backend my_kernels.py:backend  your own kernels
+      mluops-test list --tag boundary                  the declared boundary cases
+    Every command has its own examples: mluops-test COMMAND --help
+
+    Exit codes: 0 all good, 1 cases failed, 2 wrong usage, 3 content broken,
+    4 backend unusable, 5 nothing selected or compared, 70 bug in mluops-test,
+    74 output could not be written, 130 interrupted.
+    If several apply, the first of 70, 74, 4, 3, 1, 5 wins.
+
+    Shell completion:  eval "$(_MLUOPS_TEST_COMPLETE=bash_source mluops-test)"
+    (zsh_source and fish_source likewise)
+    """
 
 
 def _settings_remark(error: click.ClickException) -> str:

@@ -45,74 +45,54 @@ def lang_option(words: str) -> Callable[[F], F]:
     return click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help=words)
 
 
-# How many processes do the work.
-jobs_option = click.option(
-    "-j",
-    "--jobs",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Use N processes, e.g. -j 2.",
-)
+class ParsedType(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
+    """What a parser makes of the text; the words of its ValueError refuse it."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name, self._parse = name, parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The parsed value."""
+        try:
+            return self._parse(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
-class BytesType(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
-    """A number of bytes with K, M or G behind it."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """2G → 2147483648."""
-        match = re.fullmatch(r"(\d+)([KMG]?)B?", str(value).strip(), re.IGNORECASE)
-        if match is None or not int(match[1]):
-            self.fail(f"{value!r} is not a size; write a number with K, M or G, e.g. 512M or 2G.", param, ctx)
-        return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
+def _parse_size(text: str) -> int:
+    """2G → 2147483648."""
+    match = re.fullmatch(r"(\d+)([KMG]?)B?", text.strip(), re.IGNORECASE)
+    if match is None or not int(match[1]):
+        raise ValueError(f"{text!r} is not a size; write a number with K, M or G, e.g. 512M or 2G.")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()]
 
 
-class DevicesType(click.ParamType):  # type: ignore[type-arg]
-    """Device numbers with commas between them."""
-
-    name = "0,1,…"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """`0,1` → (0, 1)."""
-        parts = str(value).split(",")
-        if not all(part.strip().isdecimal() for part in parts) or len(set(parts)) != len(parts):
-            self.fail(f"{value!r} is not a list of different device numbers, e.g. 0,1.", param, ctx)
-        return tuple(int(part) for part in parts)
+def _parse_devices(text: str) -> tuple[int, ...]:
+    """`0,1` → (0, 1)."""
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts) or len(set(parts)) != len(parts):
+        raise ValueError(f"{text!r} is not a list of different device numbers, e.g. 0,1.")
+    return tuple(int(part) for part in parts)
 
 
-class ReseedType(click.ParamType):  # type: ignore[type-arg]
-    """A seed, or the word random."""
-
-    name = "N|random"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """`7` → 7; `random` stays."""
-        text = str(value).strip()
-        if text == "random":
-            return text
-        if not (text.isascii() and text.isdecimal()) or int(text) > LARGEST_RESEED:
-            self.fail(f"{value!r} is not a seed; write an integer from 0 to {LARGEST_RESEED}, or random.", param, ctx)
-        return int(text)
+def _parse_seed(text: str) -> int | str:
+    """`7` → 7; `random` stays."""
+    number = text.strip()
+    if number == "random":
+        return number
+    if not (number.isascii() and number.isdecimal()) or int(number) > LARGEST_RESEED:
+        raise ValueError(f"{text!r} is not a seed; write an integer from 0 to {LARGEST_RESEED}, or random.")
+    return int(number)
 
 
-class SamplesType(click.ParamType):  # type: ignore[type-arg]  # generic only in the newest click
-    """A number of samples, or auto."""
-
-    name = "N|auto"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """`auto` → None."""
-        text = str(value).strip()
-        if text == "auto":
-            return None
-        if not text.isdecimal() or not int(text):
-            self.fail(
-                f"{value!r} is neither auto nor a number of samples of at least 1, e.g. --samples 100.", param, ctx
-            )
-        return int(text)
+def _parse_samples(text: str) -> int | None:
+    """`auto` → None."""
+    number = text.strip()
+    if number == "auto":
+        return None
+    if not number.isdecimal() or not int(number):
+        raise ValueError(f"{text!r} is neither auto nor a number of samples of at least 1, e.g. --samples 100.")
+    return int(number)
 
 
 class RootType(click.Path):
@@ -176,10 +156,10 @@ def _known(ctx: click.Context, names: Callable[["Catalogue"], Iterable[str]], in
 
 
 _FORMS: dict[str, click.ParamType] = {  # type: ignore[type-arg]
-    "size": BytesType(),
-    "devices": DevicesType(),
-    "seed": ReseedType(),
-    "samples": SamplesType(),
+    "size": ParsedType("size", _parse_size),
+    "devices": ParsedType("0,1,…", _parse_devices),
+    "seed": ParsedType("N|random", _parse_seed),
+    "samples": ParsedType("N|auto", _parse_samples),
     "root": RootType(exists=True, file_okay=False),
     "folder": click.Path(file_okay=False),
     "existing file": click.Path(exists=True, dir_okay=False),
@@ -235,6 +215,8 @@ report_options = together(
 )
 root_option = run_option("roots")
 coverage_option = run_option("require_coverage")
+# How many processes do the work.
+jobs_option = run_option("jobs", "Use N processes, e.g. -j 2.", default=1, show_default=True)
 elementwise_option = run_option("elementwise")
 adapter_options = run_options("runtime", "serve")
 worker_options = run_options("isolate", "guard_pages")
@@ -266,6 +248,11 @@ def timeout_option(words: str) -> Callable[[F], F]:
     return run_option("timeout", f"{words}  [default: 60, plus 1 per megabyte of tensors]")
 
 
+def operators_option(words: str) -> Callable[[F], F]:
+    """--op, any number of them, which the command gets as `operators`."""
+    return click.option("--op", "operators", multiple=True, help=words, shell_complete=complete_operators)
+
+
 def selection_options(function: Callable[..., T]) -> Callable[..., T]:
     """SELECT…, --op, --tag, -k, --all, which the command gets as a `query`, and --root."""
 
@@ -276,13 +263,7 @@ def selection_options(function: Callable[..., T]) -> Callable[..., T]:
 
     options = together(
         click.argument("select", nargs=-1, shell_complete=complete_ids),
-        click.option(
-            "--op",
-            "operators",
-            multiple=True,
-            help="Only this operator, e.g. --op get_indice_pairs.",
-            shell_complete=complete_operators,
-        ),
+        operators_option("Only this operator, e.g. --op get_indice_pairs."),
         click.option(
             "--tag",
             "tags",

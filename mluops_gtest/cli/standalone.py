@@ -6,7 +6,7 @@ writes it in Python, for an object of Python or for a library by ctypes; `standa
 
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Status
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import BeyondBound
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.core.operator_parts import C_API, CApi, CArguments, CEnum, KnownOperators
+from mluops_gtest.core.operator_parts import C_API, CApi, CArgument, CArguments, CEnum, KnownOperators
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Array, Criterion, DType, Layout, Tensor
 from mluops_gtest.judging.elementwise import Expectation, expectation_of
@@ -230,7 +230,12 @@ def _ctypes_text(failure: Failure, library: str) -> str:
 
 def _arguments(arguments: CArguments) -> list[tuple[str, str, str]]:
     """Source, name and C type of each."""
-    return [(one.source.name, one.name, "int" if isinstance(one.type, CEnum) else one.type.value) for one in arguments]
+    return [(one.source.name, one.name, c_type(one)) for one in arguments]
+
+
+def c_type(argument: CArgument) -> str:
+    """Its type where it holds a number; an enum of C is one."""
+    return "int" if isinstance(argument.type, CEnum) else argument.type.value
 
 
 def _fill_python(name: str, failure: Failure, data: list[str], enums: list[str]) -> str:
@@ -288,7 +293,12 @@ def _tensor(facts: TensorFacts) -> str:
 def _literal(array: Array) -> str:
     """The values as a reader writes them; the shortest text that gives the same float again."""
     texts = [str(value) for value in array] if array.dtype.kind == "f" else [repr(value) for value in array.tolist()]
-    if len(texts) <= _PER_LINE:
-        return f"[{', '.join(texts)}]"
-    lines = (", ".join(texts[start : start + _PER_LINE]) for start in range(0, len(texts), _PER_LINE))
+    lines = in_lines(texts, _PER_LINE)
+    if len(lines) <= 1:
+        return f"[{''.join(lines)}]"
     return "[\n" + "".join(f"        {line},\n" for line in lines) + "    ]"
+
+
+def in_lines(texts: Sequence[str], number: int) -> list[str]:
+    """The texts with commas between them, so many on a line."""
+    return [", ".join(texts[start : start + number]) for start in range(0, len(texts), number)]

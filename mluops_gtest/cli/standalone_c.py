@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mluops_gtest.base.errors import UsageError
-from mluops_gtest.cli.standalone import Failure, TensorFacts, fill_template
+from mluops_gtest.cli.standalone import Failure, TensorFacts, c_type, fill_template, in_lines
 from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Status
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import (
@@ -176,7 +176,7 @@ def _data(failure: Failure, signature: CSignature) -> Iterator[str]:
         if values is not None:
             numbers = ", ".join(_number(value, argument) for value in values)
             # Zeros behind the values, for a library that reads a little too far.
-            yield f"static const {_c_type(argument)} {name}[{len(values) + _SPARE}] = {{{numbers}}};"
+            yield f"static const {c_type(argument)} {name}[{len(values) + _SPARE}] = {{{numbers}}};"
 
 
 def _buffer(facts: TensorFacts) -> Iterator[str]:
@@ -184,16 +184,16 @@ def _buffer(facts: TensorFacts) -> Iterator[str]:
     if desc.dtype not in _C_TYPES and expected is not None:
         raise UsageError(f"--standalone c: {name} has the type {desc.dtype.value}; use --standalone py.")
     # A call that is refused may have any type: its bytes do.
-    c_type = _C_TYPES.get(desc.dtype, "unsigned char")
+    element = _C_TYPES.get(desc.dtype, "unsigned char")
     arrays = {
-        field: (c_type, _elements(array, desc.dtype))
+        field: (element, _elements(array, desc.dtype))
         for field, array in facts.arrays.items()
         if field in ("values", "may_become") and array.size
     }
     if facts.is_output:
         arrays["poison"] = ("unsigned char", ", ".join(map(str, desc.dtype.poison)))
     if facts.preset is not None:
-        arrays["preset"] = (c_type, _elements(np.array([facts.preset], desc.dtype.storage), desc.dtype))
+        arrays["preset"] = (element, _elements(np.array([facts.preset], desc.dtype.storage), desc.dtype))
     if "kept" in facts.arrays:
         arrays["kept"] = ("unsigned char", _join([str(int(kept)) for kept in facts.arrays["kept"]]))
     if expected is not None:
@@ -320,12 +320,8 @@ def _value(argument: CArgument, failure: Failure) -> str:
     return _FIXED[argument.source][1]
 
 
-def _c_type(argument: CArgument) -> str:
-    return "int" if isinstance(argument.type, CEnum) else argument.type.value
-
-
 def _number(value: Any, argument: CArgument) -> str:
-    return _double(float(value)) if _c_type(argument) == "float" else _integer(int(value))
+    return _double(float(value)) if c_type(argument) == "float" else _integer(int(value))
 
 
 def _integer(value: int) -> str:
@@ -358,7 +354,5 @@ def _float(value: Any) -> str:
 
 
 def _join(texts: list[str]) -> str:
-    if len(texts) <= _PER_LINE:
-        return ", ".join(texts)
-    lines = (", ".join(texts[start : start + _PER_LINE]) for start in range(0, len(texts), _PER_LINE))
-    return "\n    " + ",\n    ".join(lines) + "\n"
+    lines = in_lines(texts, _PER_LINE)
+    return "".join(lines) if len(lines) <= 1 else "\n    " + ",\n    ".join(lines) + "\n"

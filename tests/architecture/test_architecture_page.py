@@ -125,13 +125,8 @@ def test_the_recipes_work(tmp_path):
         assert before in text, (file, before)
         changed = text.replace(before, after, 1) if before else f"{text}\n\n{after}"
         (package / file).write_text(changed, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", TRIAL, str(tmp_path), str(ROOT)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", TRIAL, str(tmp_path), str(ROOT)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert '"most":7' in (tmp_path / "results" / "run.json").read_text(encoding="utf-8").replace(" ", "")
     written = (tmp_path / "cases.csv").read_text(encoding="utf-8")

@@ -59,20 +59,10 @@ def compiled() -> list[tuple[str, str | bytes]]:
     return [(module, ast.literal_eval(pattern)) for module, pattern in lines]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "found"),
-    [
-        (r"a*+", True),
-        (r"(?:a|b){0,3}+", True),
-        (r"x(?:y|(?P<n>z?+))", True),
-        (r"(?>a)", True),
-        (rb"(?=a(?!b++))", True),
-        (r"a*\++[*+]", False),
-        (r"(?:a|b)+", False),
-    ],
-)
-def test_the_check_sees_them_at_any_depth(pattern, found):
-    assert bool(operations(pattern) & WRONG_BEFORE_3_11_5) == found
+def test_the_check_sees_them_at_any_depth():
+    wrong = (r"a*+", r"(?:a|b){0,3}+", r"x(?:y|(?P<n>z?+))", r"(?>a)", rb"(?=a(?!b++))")
+    right = (r"a*\++[*+]", r"(?:a|b)+")
+    assert [one for one in (*wrong, *right) if operations(one) & WRONG_BEFORE_3_11_5] == [*wrong]
 
 
 @pytest.mark.slow

@@ -1,14 +1,13 @@
 """Chapter 12: address limits (`ulimit -v`): what they leave no room for ends with exit 74 or 3 and a sentence."""
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.campaign.content import BACKEND, calm_ids
 from tests.campaign.paths import CASE, CASE_ID
 from tests.campaign.results import lost_or_doubled
 from tests.campaign.sandbox import ROOT, Finished, Sandbox
-from tests.campaign.tally import Try
+from tests.campaign.tally import Try, try_all
 
 # Its tensors and what it is judged by need some 300 MB.
 LARGE = "get_indice_pairs/network_subm_41x1440x1440"
@@ -42,8 +41,7 @@ def addresses(folder: Path, root: Path, seed: int, tries: range, at_once: int) -
         repro = f"python -m tests.campaign --only addresses --try {i} --seed {seed}"
         return done.as_try(f"an address limit, {kind}", repro, lost, broken)
 
-    with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(attempt, tries))
+    return try_all(attempt, tries, at_once)
 
 
 def _wrong(done: Finished, what: str) -> list[str]:

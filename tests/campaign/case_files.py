@@ -26,7 +26,7 @@ from tests.campaign.in_pieces import pieces, tell, try_in_process
 from tests.campaign.mutate import mutated_bytes
 from tests.campaign.results import reported, written_lines
 from tests.campaign.sandbox import MAX_MEMORY, ROOT, Sandbox
-from tests.campaign.tally import Try
+from tests.campaign.tally import Try, try_all
 
 # By the number of the try: even ones are binary, odd ones text.
 _TWO_MISTAKES = "text case files with two mistakes"
@@ -160,8 +160,7 @@ def by_command(folder: Path, seed: int, tries: range, at_once: int) -> list[Try]
             tuple(broken), PER_RUN,
         )  # fmt: skip
 
-    with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(some, tries[::PER_RUN]))
+    return try_all(some, tries[::PER_RUN], at_once)
 
 
 @contextlib.contextmanager

@@ -17,9 +17,8 @@ import sys
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tests.campaign.in_pieces import pieces, tell, try_in_process
 from tests.campaign.malformed import MALFORMED
@@ -33,70 +32,59 @@ MAX_SECONDS: Final = 30
 CASES: Final = ("scale_by/ramp_2", "scale_by/ramp_3")
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """A kind of file: where it stands in the originals, and the commands that read it there."""
 
     kind: str
     path: str
-    commands: tuple[tuple[str, ...], ...]
+    commands: tuple[str, ...]
 
 
+_GATE = "gate results --against baseline.json"
 DOCUMENTS: Final = (
     Document(
         "report.json",
         "results/report.json",
         (
-            ("report", "results", "--format", "markdown"),
-            ("report", "results", "--format", "html"),
-            ("report", "results", "--format", "junit"),
-            ("report", "results", "--format", "ctrf"),
-            ("report", "results", "--format", "json", "--against", "baseline.json"),
-            ("gate", "results", "--against", "baseline.json"),
-            ("gate", "results", "--against", "new.json", "--update"),
-            ("compare", "results", "results"),
-            ("history", "add", "results", "--db", "other.sqlite"),
-            ("merge", "results", "--out", "merged"),
+            *(f"report results --format {form}" for form in ("markdown", "html", "junit", "ctrf")),
+            *(
+                "report results --format json --against baseline.json",
+                _GATE,
+                "gate results --against new.json --update",
+            ),
+            *("compare results results", "history add results --db other.sqlite", "merge results --out merged"),
         ),
     ),
-    Document("results.jsonl", "cut/results.jsonl", (("run", "--resume", "cut", "-q"),)),
-    Document("run.json", "cut/run.json", (("run", "--resume", "cut", "-q"),)),
+    Document("results.jsonl", "cut/results.jsonl", ("run --resume cut -q",)),
+    Document("run.json", "cut/run.json", ("run --resume cut -q",)),
     Document(
         "baseline of the gate",
         "baseline.json",
         (
-            ("gate", "results", "--against", "baseline.json"),
-            ("gate", "results", "--against", "baseline.json", "--format", "markdown"),
-            ("gate", "results", "--against", "baseline.json", "--update"),
-            ("report", "results", "--format", "json", "--against", "baseline.json"),
+            _GATE,
+            f"{_GATE} --format markdown",
+            f"{_GATE} --update",
+            "report results --format json --against baseline.json",
         ),
     ),
-    Document(
-        "waivers",
-        "waivers.yaml",
-        (("gate", "results", "--against", "baseline.json", "--waivers", "waivers.yaml", "--format", "github"),),
-    ),
+    Document("waivers", "waivers.yaml", (f"{_GATE} --waivers waivers.yaml --format github",)),
     Document(
         "history database",
         "history.sqlite",
         (
-            ("history", "show", "--db", "history.sqlite"),
-            ("history", "show", CASES[0], "--db", "history.sqlite"),
-            ("history", "trend", "--op", "scale_by", "--db", "history.sqlite"),
-            ("history", "add", "results", "--db", "history.sqlite"),
-            ("report", "results", "--history", "history.sqlite", "--format", "json"),
+            *("history show --db history.sqlite", f"history show {CASES[0]} --db history.sqlite"),
+            *("history trend --op scale_by --db history.sqlite", "history add results --db history.sqlite"),
+            "report results --history history.sqlite --format json",
         ),
     ),
-    Document("device spec", "device.yaml", (("device-spec", "device.yaml"),)),
+    Document("device spec", "device.yaml", ("device-spec device.yaml",)),
     Document(
-        "declarations",
-        "root/cases/scale_by.yaml",
-        (("list", "--all", "--root", "root"), ("generate", "--all", "--root", "root", "--out", "made")),
+        "declarations", "root/cases/scale_by.yaml", ("list --all --root root", "generate --all --root root --out made")
     ),
     Document(
         "lock file",
         "root/prototxt/scale_by/baselines.lock",
-        (("verify", "--all", "--root", "root"), ("generate", "--all", "--check", "--root", "root")),
+        ("verify --all --root root", "generate --all --check --root root"),
     ),
 )
 
@@ -172,9 +160,9 @@ def try_mutations(folder: Path, seed: int, first: int, end: int) -> None:
         os.chdir(work)
         path = work / document.path
         path.write_bytes(mutated(document, path.read_bytes(), seed, i))
-        arguments = random.Random(f"{seed}/command/{i}").choice(document.commands)
-        what = _attempt(run_main, list(arguments))
-        return what and f"{' '.join(arguments)}: {what}"
+        words = random.Random(f"{seed}/command/{i}").choice(document.commands)
+        what = _attempt(run_main, words.split())
+        return what and f"{words}: {what}"
 
     for i in range(first, end):
         tell(i, attempt)

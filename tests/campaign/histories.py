@@ -1,12 +1,11 @@
 """Chapter 12: what a call leaves and nobody looks for is never taken for a fault of the next case alone."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.campaign.content import calm_ids
 from tests.campaign.results import reported
 from tests.campaign.sandbox import Sandbox
-from tests.campaign.tally import Try
+from tests.campaign.tally import Try, try_all
 
 # Wrong by what this process ran before, once in all, or always.
 REMEMBERS = """
@@ -74,5 +73,4 @@ def histories(folder: Path, root: Path, at_once: int) -> list[Try]:
         repro = "python -m tests.campaign --only histories"
         return done.as_try("wrong by what ran before", repro, len(CASES) - len(results), broken)
 
-    with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(attempt, OUTCOMES))
+    return try_all(attempt, OUTCOMES, at_once)

@@ -1,12 +1,11 @@
 """Chapter 9: Ctrl-C while a command imports a drawn module: exit code 130, one word, nothing left."""
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.campaign.content import calm_ids
 from tests.campaign.sandbox import Sandbox
-from tests.campaign.tally import Try
+from tests.campaign.tally import Try, try_all
 
 INTERRUPTED = 130
 # Loaded by Python before the command: notes what is imported, and interrupts at one of these names.
@@ -49,8 +48,7 @@ def interrupts(folder: Path, root: Path, seed: int, tries: range, at_once: int) 
         repro = f"python -m tests.campaign --only interrupts --try {i} --seed {seed}"
         return done.as_try("Ctrl-C during imports", repro, 0, broken)
 
-    with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(attempt, tries))
+    return try_all(attempt, tries, at_once)
 
 
 def _box(folder: Path) -> Sandbox:

@@ -6,14 +6,13 @@ import random
 import signal
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from tests.campaign.content import BACKEND, calm_ids
 from tests.campaign.results import comparable, differences, lost_or_doubled, reported
 from tests.campaign.sandbox import Sandbox
-from tests.campaign.tally import Try
+from tests.campaign.tally import Try, try_all
 
 # Some faults among the calm cases, so that workers come and go.
 CASES = (
@@ -41,25 +40,12 @@ def kills(folder: Path, root: Path, seed: int, tries: range, at_once: int) -> li
     def one(i: int) -> Try:
         return _killed(folder / str(i), root, seed, i, before, order)
 
-    with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(one, tries))
+    return try_all(one, tries, at_once)
 
 
 def _options(root: Path, out: Path, jobs: int) -> Sequence[str]:
-    return (
-        "--root",
-        str(root),
-        "--out",
-        str(out),
-        "-j",
-        str(jobs),
-        "-q",
-        "--isolate",
-        "--timeout",
-        "60",
-        "-b",
-        BACKEND,
-    )
+    run = ("--root", str(root), "--out", str(out), "-j", str(jobs))
+    return (*run, "-q", "--isolate", "--timeout", "60", "-b", BACKEND)
 
 
 def _killed(folder: Path, root: Path, seed: int, i: int, before: dict[str, Any], order: list[str]) -> Try:

@@ -1,77 +1,29 @@
 """Wrong files from right ones: bytes, words and structures changed as accidents and malice do."""
 
+import copy
 import json
 import random
 from typing import Any
 
 PIECES = (
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b"<",
-    b">",
-    b'"',
-    b"'",
-    b"\\",
-    b"#",
-    b":",
-    b",",
-    b";",
-    b"-",
-    b"\n",
-    b"\r",
-    b"\t",
-    b"\x00",
-    b"\x1b[31m",
-    b"\xff",
-    b"\xc3\x28",
-    b"\xed\xa0\x80",
-    b"\xef\xbb\xbf",
-    b"\xe2\x80\xae",
-    b"9" * 25,
-    b"9" * 5000,
-    b"1e400",
-    b"-1e-400",
-    b"nan",
-    b"inf",
-    b"0x",
-    b"0x" + b"f" * 40,
-    b"08",
-    b"-0",
-    b"1.",
-    b".5",
-    b"1e",
-    b"true",
-    b"null",
-    b"~",
-    b"&a",
-    b"*a",
-    b"<<: *a",
-    b"!!python/object:os.system",
-    b"!!binary",
-    b"---",
-    b"...",
-    b"%TAG",
-    b"? ",
-    b"- ",
-    b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f",
-    b"\xff" * 10,
-    b"\x80" * 12,
-    b"{" * 200,
-    b"[" * 200,
-    b"[" * 20000,
-    b'{"a":' * 5000,
-    b"value_f: 1e39 ",
-    b"dims: -1 ",
-    b"dims: 4611686018427387904 ",
-    b"dtype: 99 ",
-    b"layout: 99 ",
-    b'path: "/etc/passwd" ',
-    b'path: "../../x" ',
-    b"random_data { seed: 1 } ",
-    b"dim_stride: 0 ",
-    b"unknown { a: 1 } ",
+    *b"{ } [ ] < > \" ' \\ # : , ; - 1e400 -1e-400 nan inf 0x 08 -0 1. .5 1e true null ~".split(),
+    *b"&a *a !!python/object:os.system !!binary --- ... %TAG".split(),
+    *(
+        b"\n",
+        b"\r",
+        b"\t",
+        b"\x00",
+        b"\x1b[31m",
+        b"\xff",
+        b"\xc3\x28",
+        b"\xed\xa0\x80",
+        b"\xef\xbb\xbf",
+        b"\xe2\x80\xae",
+    ),
+    *(b"9" * 25, b"9" * 5000, b"0x" + b"f" * 40, b"<<: *a", b"? ", b"- ", b"\xff" * 8 + b"\x7f", b"\xff" * 10),
+    *(b"\x80" * 12, b"{" * 200, b"[" * 200, b"[" * 20000, b'{"a":' * 5000, b"value_f: 1e39 ", b"dims: -1 "),
+    *(b"dims: 4611686018427387904 ", b"dtype: 99 ", b"layout: 99 ", b'path: "/etc/passwd" ', b'path: "../../x" '),
+    *(b"random_data { seed: 1 } ", b"dim_stride: 0 ", b"unknown { a: 1 } "),
 )
 
 
@@ -109,54 +61,20 @@ def _changed(data: bytes, other: bytes, draw: random.Random) -> bytes:
             return data[:low] + data[high:] + data[low:high]
 
 
-def odd_values(draw: random.Random) -> Any:
-    """What stands where something else is expected."""
-    return draw.choice(
-        (
-            None,
-            True,
-            False,
-            0,
-            -1,
-            1,
-            2**31,
-            2**63,
-            2**64,
-            -(2**63) - 1,
-            10**400,
-            0.5,
-            -0.0,
-            1e308,
-            5e-324,
-            float("nan"),
-            float("inf"),
-            float("-inf"),
-            "",
-            " ",
-            "x",
-            "nan",
-            "passed",
-            "xpassed",
-            "\ud800",
-            "\x00",
-            "\x1b[2J",
-            "\u202e",
-            "a" * 100_000,
-            "../../etc/passwd",
-            "/dev/full",
-            "2026-02-30",
-            "99999999999999999999-01-01",
-            [],
-            [None],
-            [[]],
-            [0] * 10_000,
-            {},
-            {"": None},
-            {"format": 99},
-            ["passed", False],
-            {str(i): i for i in range(2000)},
-        )
-    )
+# What stands where something else is expected.
+ODD_VALUES = (
+    *(None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**400),
+    *(0.5, -0.0, 1e308, 5e-324, float("nan"), float("inf"), float("-inf")),
+    *("", " ", "x", "nan", "passed", "xpassed", "\ud800", "\x00", "\x1b[2J", "\u202e", "a" * 100_000),
+    *("../../etc/passwd", "/dev/full", "2026-02-30", "99999999999999999999-01-01"),
+    *([], [None], [[]], [0] * 10_000, {}, {"": None}, {"format": 99}, ["passed", False]),
+    {str(i): i for i in range(2000)},
+)
+
+
+def odd_value(draw: random.Random) -> Any:
+    """One of them, for the tree that it stands in alone."""
+    return copy.deepcopy(draw.choice(ODD_VALUES))
 
 
 def mutated_tree(tree: Any, draw: random.Random) -> Any:
@@ -165,7 +83,7 @@ def mutated_tree(tree: Any, draw: random.Random) -> Any:
     for _ in range(draw.randint(1, 3)):
         places = list(_places(tree))
         if not places:
-            return odd_values(draw)
+            return odd_value(draw)
         container, key = draw.choice(places)
         match draw.randrange(6):
             case 0 if isinstance(container, (dict, list)):
@@ -179,7 +97,7 @@ def mutated_tree(tree: Any, draw: random.Random) -> Any:
             case 4 if isinstance(container[key], int):
                 container[key] = container[key] * draw.choice((-1, 10**20, 10**300))
             case _:
-                container[key] = odd_values(draw)
+                container[key] = odd_value(draw)
     return tree
 
 

@@ -3,12 +3,11 @@
 import random
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.campaign.content import calm_ids
 from tests.campaign.sandbox import ROOT, Sandbox
-from tests.campaign.tally import Try
+from tests.campaign.tally import Try, try_all
 
 CASE = ROOT / "prototxt" / "voxel_pooling_forward" / "order_of_axes.prototxt"
 CASE_ID = "voxel_pooling_forward/order_of_axes"
@@ -45,8 +44,7 @@ def paths(folder: Path, root: Path, seed: int, tries: range, at_once: int) -> li
         repro = f"python -m tests.campaign --only paths --try {i} --seed {seed}"
         return done.as_try(kind, repro, 0, broken)
 
-    with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(attempt, tries))
+    return try_all(attempt, tries, at_once)
 
 
 def _elsewhere(folder: Path) -> Path:
@@ -96,15 +94,8 @@ def _converts(folder: Path, root: Path, draw: random.Random) -> list[str | Path]
 def _exports(folder: Path, root: Path, draw: random.Random) -> list[str | Path]:
     _case_with_blob(folder, draw)
     more = draw.choice(([], ["--allow-outside-paths"]))
-    return [
-        "export",
-        folder / "source",
-        "--out",
-        folder / "x/y/z/out",
-        "--format",
-        draw.choice(("pb", "prototxt")),
-        *more,
-    ]
+    form = draw.choice(("pb", "prototxt"))
+    return ["export", folder / "source", "--out", folder / "x/y/z/out", "--format", form, *more]
 
 
 def _minimises(folder: Path, root: Path, draw: random.Random) -> list[str | Path]:

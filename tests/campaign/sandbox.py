@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.campaign.tally import Try
 
@@ -125,17 +125,9 @@ class Sandbox:
             code, _text(self.folder / "out"), _text(self.folder / "err"), tuple(name for _, name in left), files
         )
 
-    def run(
-        self,
-        *arguments: str | Path,
-        stdout: Path | None = None,
-        most_file_bytes: int | None = None,
-        environment: Mapping[str, str] | None = None,
-        module: str = "mluops_gtest",
-        most_addresses: int = MAX_MEMORY,
-    ) -> Finished:
-        """Run `mluops-test ARGUMENTS`, or another module's program, to its end."""
-        return self.finish(self.start(arguments, stdout, most_file_bytes, environment, module, most_addresses))
+    def run(self, *arguments: str | Path, **how: Any) -> Finished:
+        """Run what `start` starts to its end."""
+        return self.finish(self.start(arguments, **how))
 
     def _wait_until_alone(self) -> list[tuple[int, str]]:
         deadline = time.monotonic() + GRACE_SECONDS

@@ -1,10 +1,9 @@
 """Chapter 11: searches for failing and for smaller calls end at a call, never in an error of their own."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.campaign.sandbox import Sandbox
-from tests.campaign.tally import Try
+from tests.campaign.tally import Try, try_all
 
 # A kernel that reads one dilation wrong: every call that shows it is made as small as it goes.
 WRONG_DILATION = """
@@ -37,5 +36,4 @@ def searches(folder: Path, seed: int, tries: range, at_once: int) -> list[Try]:
             "fuzz, one dilation wrong", f"python -m tests.campaign --only searches --try {i} --seed {seed}", 0, broken
         )
 
-    with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(attempt, tries))
+    return try_all(attempt, tries, at_once)

@@ -1,9 +1,11 @@
 """What the campaign counts, and the table that it prints."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
+T = TypeVar("T")
 COLUMNS: Final = ("tries", "survived", "lost", "tracebacks", "exit 70", "processes", "files")
 
 
@@ -30,6 +32,12 @@ class Try:
             return self.count - self.failures
         bad = self.lost or self.tracebacks or self.bugs or self.processes or self.files or self.broken
         return 0 if bad else self.count
+
+
+def try_all(attempt: Callable[[T], Try], items: Iterable[T], at_once: int) -> list[Try]:
+    """Every attempt in the order of its items, some at the same time."""
+    with ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(attempt, items))
 
 
 @dataclass(slots=True)

@@ -63,6 +63,21 @@ class Result:
     def lines(self):
         return self.out.splitlines()
 
+    def expect_code(self, code):
+        """Assert that it ended so; returns itself."""
+        assert self.code == code, self.out + self.err
+        return self
+
+    def expect_output(self, code, *words):
+        """Assert that it ended so and printed all of these words; returns itself."""
+        assert [one for one in words if one not in self.out] == [], self.out + self.err
+        return self.expect_code(code)
+
+    def expect_error(self, code, *words):
+        """Assert that it ended so and said all of these words on stderr; returns itself."""
+        assert [one for one in words if one not in self.err] == [], self.out + self.err
+        return self.expect_code(code)
+
 
 def called(*arguments):
     """Call the command line where there is no capture of a test: in fixtures of a module or of all tests."""

@@ -1,6 +1,7 @@
 """`run --arbitrate`: disputed elements recomputed exactly, and who is right."""
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from mluops_gtest.casefiles.writer import write_case
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.tensor import exact
 from mluops_gtest.judging import arbitration
-from tests.e2e.conftest import wrong
+from tests.e2e.conftest import called, wrong
 from tests.support.toy_root import GENERATOR
 
 CASE = "voxel_pooling_forward/order_of_axes"
@@ -54,10 +55,19 @@ def file_with(case, tmp_path):
     return make
 
 
-def test_a_wrong_backend_is_named_with_the_exact_value(run):
-    result = run(CASE, "--backend", wrong("OneElementWrong"), "--arbitrate", "--no-isolate")
-    assert result.code == 1
-    case = result.results[CASE]
+@pytest.fixture(scope="module")
+def disputed(tmp_path_factory):
+    """A run with one wrong element."""
+    folder = tmp_path_factory.mktemp("disputed") / "results"
+    options = ("--backend", wrong("OneElementWrong"), "--arbitrate", "--no-isolate", "--out", folder)
+    result = called("run", CASE, *options).expect_code(1)
+    result.report = json.loads((folder / "report.json").read_text())
+    result.folder = folder
+    return result
+
+
+def test_a_wrong_backend_is_named_with_the_exact_value(disputed):
+    (case,) = disputed.report["results"]
     assert case["outcome"] == "failed"
     (found,) = case["arbitrated"]
     assert (found["output"], found["disputed"], found["baseline"], found["backend"]) == (POOLED, 1, 1, 0)
@@ -68,24 +78,21 @@ def test_a_wrong_backend_is_named_with_the_exact_value(run):
     assert float(example["exact"]) == pytest.approx(float(example["baseline"]))
     assert (
         f"exact:  {POOLED}, 1 disputed element: the baseline is right at it; the backend is off by up to 1 ("
-        in result.out
+        in disputed.out
     )
-    assert "arbitrated 1 disputed element of 1 output recomputed exactly: the baseline is right at it" in result.out
+    assert "arbitrated 1 disputed element of 1 output recomputed exactly: the baseline is right at it" in disputed.out
     assert "--arbitrate" in case["repro"]
 
 
-def test_every_report_tells_it(run, cli):
-    folder = run(CASE, "--backend", wrong("OneElementWrong"), "--arbitrate", "--no-isolate").folder
-    for words in (["text"], ["markdown"], ["html"]):
-        told = cli("report", folder, "--format", *words).out
-        assert "the baseline is right at it" in told, words
-    assert "基准值正确的有 1 个" in cli("report", folder, "--format", "markdown", "--lang", "zh").out
+def test_every_report_tells_it(disputed, cli):
+    for form in ("text", "markdown", "html"):
+        assert "the baseline is right at it" in cli("report", disputed.folder, "--format", form).out, form
+    assert "基准值正确的有 1 个" in cli("report", disputed.folder, "--format", "markdown", "--lang", "zh").out
 
 
 def test_a_wrong_baseline_in_a_file_is_an_error_of_the_file(run, file_with):
     path = file_with(lambda data: data.__setitem__(3, 7.5))
-    result = run(path, "--arbitrate")
-    assert result.code == 3
+    result = run(path, "--arbitrate").expect_code(3)
     (case,) = result.results.values()
     assert (case["outcome"], case["content_error"], case["bug"]) == ("error", True, False)
     assert [cause["kind"] for cause in case["causes"]] == ["baseline_wrong", "exceeded"]
@@ -94,15 +101,13 @@ def test_a_wrong_baseline_in_a_file_is_an_error_of_the_file(run, file_with):
 
 
 def test_without_the_option_such_a_file_is_taken_at_its_word(run, file_with):
-    result = run(file_with(lambda data: data.__setitem__(3, 7.5)))
-    assert result.code == 1
+    result = run(file_with(lambda data: data.__setitem__(3, 7.5))).expect_code(1)
     (case,) = result.results.values()
     assert "arbitrated" not in case
 
 
 def test_an_integer_is_settled_too(run, file_with):
-    result = run(file_with(lambda data: data.__setitem__(1, 9), "pos_memo"), "--arbitrate")
-    assert result.code == 3
+    result = run(file_with(lambda data: data.__setitem__(1, 9), "pos_memo"), "--arbitrate").expect_code(3)
     (case,) = result.results.values()
     (found,) = case["arbitrated"]
     assert (found["output"], found["backend"], found["has_ulp"]) == ("pos_memo", 1, False)
@@ -114,8 +119,7 @@ def test_neither_may_be_right(run, case, file_with):
     result = run(path, "--arbitrate", "--backend", wrong("OneElementWrong"), "--no-isolate")
     (found,) = next(iter(result.results.values()))["arbitrated"]
     assert (found["neither"], found["backend_error"], found["baseline_error"]) == (1, 1, 5)
-    assert result.code == 3
-    assert "neither is right at it" in result.out
+    result.expect_output(3, "neither is right at it")
 
 
 def test_not_finite_elements_follow_their_rule(run, file_with):
@@ -132,14 +136,12 @@ def test_a_baseline_that_another_kernel_rounded_is_right(run, file_with):
     def rounded(data):
         data[:] *= 1 + 2**-24
 
-    result = run(file_with(rounded), "--arbitrate")
-    assert result.code == 0
+    assert run(file_with(rounded), "--arbitrate").code == 0
 
 
 def test_a_result_that_is_no_tensor_is_settled_too(run):
     case = "get_indice_pairs/all_slots_valid_kernel_1"
-    result = run(case, "--backend", wrong("WrongScalars"), "--arbitrate", "--no-isolate")
-    assert result.code == 1
+    result = run(case, "--backend", wrong("WrongScalars"), "--arbitrate", "--no-isolate").expect_code(1)
     found = {one["output"]: one for one in result.results[case]["arbitrated"]}
     assert found["num_act_out"]["baseline"] == 1
     assert found["num_act_out"]["backend_error"] == 1
@@ -156,8 +158,7 @@ def test_both_may_be_right_where_criteria_are_sharper_than_arithmetic(run, tmp_p
     )
     path = tmp_path / "sharp.prototxt"
     write_case(replace(case, criteria=(exact(), exact())), operator, path, Schema.of([operator]))
-    result = run(path, "--arbitrate")
-    assert result.code == 1
+    result = run(path, "--arbitrate").expect_code(1)
     (result_of,) = result.results.values()
     (found,) = result_of["arbitrated"]
     assert found["both"] == found["disputed"] > 1
@@ -167,15 +168,15 @@ def test_both_may_be_right_where_criteria_are_sharper_than_arithmetic(run, tmp_p
 
 def test_a_call_that_computes_nothing_has_nothing_to_arbitrate(run):
     case = "voxel_pooling_forward/handle_null"
-    result = run(case, "--arbitrate", "--backend", wrong("WritesOnFailure"), "--no-isolate")
-    assert result.code == 1
+    result = run(case, "--arbitrate", "--backend", wrong("WritesOnFailure"), "--no-isolate").expect_code(1)
     assert "arbitrated" not in result.results[case]
 
 
 def test_a_passing_run_asks_nobody(run, monkeypatch):
     monkeypatch.setattr(arbitration, "Arbiter", None)
-    result = run(CASE, "--backend", wrong("OneUlpOff"), "--arbitrate", "--no-isolate", "--no-elementwise")
-    assert result.code == 0
+    result = run(CASE, "--backend", wrong("OneUlpOff"), "--arbitrate", "--no-isolate", "--no-elementwise").expect_code(
+        0
+    )
     assert "arbitrated" not in result.out
 
 
@@ -189,21 +190,17 @@ def test_a_passing_run_asks_nobody(run, monkeypatch):
         ({"backend_error": "nan"}, "errors must be ≥ 0"),
     ],
 )
-def test_a_record_that_cannot_be_is_refused(run, cli, change, message):
-    folder = run(CASE, "--backend", wrong("OneElementWrong"), "--arbitrate", "--no-isolate").folder
-    report = json.loads((folder / "report.json").read_text())
+def test_a_record_that_cannot_be_is_refused(disputed, cli, tmp_path, change, message):
+    report = deepcopy(disputed.report)
     report["results"][0]["arbitrated"][0] |= change
-    (folder / "report.json").write_text(json.dumps(report))
-    result = cli("report", folder / "report.json", "--format", "text")
-    assert result.code == 3
-    assert message in result.err
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    cli("report", tmp_path / "report.json", "--format", "text").expect_error(3, message)
 
 
 class TestAnotherRoot:
     def test_a_wrong_reference_of_a_declared_case_is_a_bug(self, cli, run, toy_with):
         root = toy_with(exact=EXACT, __init__=WRONG_REFERENCE)
-        result = run("scale_by/ramp_3", "--root", root, "--arbitrate")
-        assert result.code == 70
+        result = run("scale_by/ramp_3", "--root", root, "--arbitrate").expect_code(70)
         case = result.results["scale_by/ramp_3"]
         assert (case["outcome"], case["bug"]) == ("error", True)
         assert case["causes"][0] | {"baseline": ""} == {
@@ -223,15 +220,15 @@ class TestAnotherRoot:
         assert json.loads((result.folder / "results.jsonl").read_text().splitlines()[0])["arbitrated"]
 
     def test_an_operator_that_does_not_say_what_its_elements_are(self, run, toy_with):
-        result = run("scale_by/ramp_3", "--root", toy_with(__init__=WRONG_KERNEL), "--arbitrate")
-        assert result.code == 1
+        result = run("scale_by/ramp_3", "--root", toy_with(__init__=WRONG_KERNEL), "--arbitrate").expect_code(1)
         (case,) = result.results.values()
         assert case["notes"] == ["not arbitrated: the operator has no exact.py, which says what one element is"]
 
     def test_a_definition_that_fails_costs_the_arbitration_alone(self, run, toy_with):
         broken = EXACT.replace("fraction(call", "fraction(1 / 0 + call")
-        result = run("scale_by/ramp_3", "--root", toy_with(__init__=WRONG_KERNEL, exact=broken), "--arbitrate")
-        assert result.code == 1
+        result = run(
+            "scale_by/ramp_3", "--root", toy_with(__init__=WRONG_KERNEL, exact=broken), "--arbitrate"
+        ).expect_code(1)
         (case,) = result.results.values()
         assert "not arbitrated: " in case["notes"][0]
         assert "ZeroDivisionError" in case["notes"][0]

@@ -220,8 +220,7 @@ def test_a_slip_that_all_cases_show_is_told_once(cli, spoil):
 def test_a_kernel_without_a_status(cli, run, spoil):
     root, path = spoil(KERNEL, "    return Status.SUCCESS if status is None else status", "")
     assert cli("generate", "--all", "--root", root).code == 0
-    result = run("row_sum/rows_2", "--root", root)
-    assert result.code == 1
+    result = run("row_sum/rows_2", "--root", root).expect_code(1)
     place = f"{path}:{line_of(path, 'def kernel')}"
     assert (
         f"{place}: the kernel of row_sum returns None. Let it return a Status."
@@ -265,8 +264,7 @@ def test_a_spoiled_suspect_costs_its_own_explanation_alone(cli, run, spoil):
     assert cli("generate", "--all", "--root", root).code == 0
     kernel = path.with_name("kernel.py")
     kernel.write_text(kernel.read_text().replace("output[present] = ", "output[present] = 0 * "))
-    result = run("row_sum/rows_63", "--root", root)
-    assert result.code == 1
+    result = run("row_sum/rows_63", "--root", root).expect_code(1)
     (case,) = result.results.values()
     for i, words in enumerate(SUSPECTS.values()):
         place = f"{path}:{line_of(path, f'mistake {i}')}"

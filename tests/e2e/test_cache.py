@@ -37,8 +37,7 @@ def aged(path: Path, days: float) -> Path:
 
 
 def test_what_it_holds_and_where(cli, filled):
-    result = cli("cache")
-    assert result.code == 0
+    result = cli("cache").expect_code(0)
     assert result.lines[0] == str(filled)
     rows = [line.split() for line in result.lines[1:]]
     today = time.strftime("%Y-%m-%d")
@@ -55,8 +54,7 @@ def test_what_it_holds_and_where(cli, filled):
 
 def test_an_empty_one_is_told_as_such(cli, cache):
     assert cli("cache").lines == [str(cache), "empty"]
-    pruned = cli("cache", "prune")
-    assert pruned.code == 0
+    pruned = cli("cache", "prune").expect_code(0)
     assert pruned.lines == [f"{cache}: removed 0 of 0 cases, 0 bytes."]
     assert not cache.exists()
 
@@ -67,9 +65,7 @@ def test_pruning_takes_what_was_not_used_for_long(cli, filled, toy, run):
     # Used again, and so kept.
     assert run("scale_by/big", "--root", toy, "--reseed", 3).code == 0
     assert run("scale_by/big", "--root", toy).code == 0
-    result = cli("cache", "prune")
-    assert result.code == 0
-    assert "removed 1 of 3 cases" in result.out
+    cli("cache", "prune").expect_output(0, "removed 1 of 3 cases")
     assert {path.relative_to(filled).parts[:2] for path in entries(filled)} == {
         ("reseed", "3"),
         ("scale_by", entries(filled)[-1].name),
@@ -102,9 +98,7 @@ def test_what_somebody_else_put_there_stays(cli, filled):
     case.symlink_to(outside)
     shown = cli("cache")
     assert f"not put there by mluops-test: {len(strangers) + 1}, e.g. {filled / 'notes.txt'}" in shown.lines
-    result = cli("cache", "prune", "--older-than", 0)
-    assert result.code == 0
-    assert "removed 2 of 2 cases" in result.out
+    result = cli("cache", "prune", "--older-than", 0).expect_output(0, "removed 2 of 2 cases")
     assert f"Left alone: {len(strangers) + 1} not put there by mluops-test" in result.err
     assert [path.read_text() for path in strangers] == ["dear"] * len(strangers)
     assert (outside / "case.pb").exists()
@@ -132,8 +126,7 @@ def test_a_run_goes_on_when_its_case_is_pruned_under_its_hands(run, cli, toy, ca
         assert cli("cache", "prune", "--older-than", 0).code == 0
 
     monkeypatch.setattr(case_cache, "publish", publish_and_prune)
-    result = run("scale_by/big", "--root", toy)
-    assert result.code == 0, result.out
+    result = run("scale_by/big", "--root", toy).expect_code(0)
     assert result.results["scale_by/big"]["outcome"] == "passed"
 
 
@@ -142,9 +135,7 @@ def test_what_cannot_be_removed_is_told(cli, filled, monkeypatch):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     monkeypatch.setattr(Path, "rename", refuse)
-    result = cli("cache", "prune", "--older-than", 0)
-    assert result.code == 74
-    assert "cannot be removed: Permission denied" in result.err
+    cli("cache", "prune", "--older-than", 0).expect_error(74, "cannot be removed: Permission denied")
 
 
 def test_wrong_usage(cli, cache):

@@ -5,33 +5,32 @@ import subprocess
 import sys
 
 import pytest
+from click.shell_completion import BashComplete
 
-from tests.conftest import ROOT
+from mluops_gtest.cli.main import cli
 from tests.support.toy_root import write_toy_root
 
 
-def offered(words, folder=None, **environment):
-    line = f"mluops-test {words}"
-    completing = {
-        "_MLUOPS_TEST_COMPLETE": "bash_complete",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(line.split(" ")) - 1),
-    }
-    code = "from mluops_gtest.cli.main import main; main()"
-    command = [sys.executable, "-c", code]
-    printed = subprocess.run(
-        command,
-        env={**os.environ, **completing, **environment},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert printed.stderr == ""
-    return printed.stdout.split()
+@pytest.fixture
+def offered(monkeypatch):
+    """What is offered behind these words, in this process."""
+
+    def complete(words):
+        line = f"mluops-test {words}"
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(line.split(" ")) - 1))
+        return BashComplete(cli, {}, "mluops-test", "_MLUOPS_TEST_COMPLETE").complete().replace("\n", " ").split()
+
+    return complete
 
 
-@pytest.mark.slow
+def test_the_shell_asks_the_script():
+    asked = {"_MLUOPS_TEST_COMPLETE": "bash_complete", "COMP_WORDS": "mluops-test ops masked_im", "COMP_CWORD": "2"}
+    command = [sys.executable, "-c", "from mluops_gtest.cli.main import main; main()"]
+    done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("plain,masked_im2col_forward\n", "")
+
+
 @pytest.mark.parametrize(
     ("words", "offers"),
     [
@@ -44,7 +43,7 @@ def offered(words, folder=None, **environment):
         ("ops masked_im", "plain,masked_im2col_forward"),
     ],
 )
-def test_what_is_offered(words, offers):
+def test_what_is_offered(offered, words, offers):
     assert offered(words) == [offers]
 
 
@@ -68,7 +67,6 @@ def kernels(tmp_path):
     assert not list(tmp_path.rglob("*.loaded"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("begun", "offers"),
     [
@@ -86,20 +84,22 @@ def kernels(tmp_path):
         ("no/such/folder", ["file,no/such/folder"]),
     ],
 )
-def test_backends_are_offered_and_never_loaded(kernels, begun, offers):
-    assert offered(f"run --backend {begun}", kernels, PYTHONPATH=os.pathsep.join([str(ROOT), str(kernels)])) == offers
+def test_backends_are_offered_and_never_loaded(offered, kernels, begun, offers, monkeypatch):
+    monkeypatch.chdir(kernels)
+    monkeypatch.syspath_prepend(str(kernels))
+    assert offered(f"run --backend {begun}") == offers
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("command", ["run -b", "doctor -b", "diff CASE --backend", "bench -b numpy -b"])
-def test_every_command_that_takes_a_backend_offers_them(command):
+def test_every_command_that_takes_a_backend_offers_them(offered, command):
     assert offered(f"{command} ref") == ["plain,reference"]
 
 
-@pytest.mark.slow
-def test_operators_of_the_roots_in_the_settings(tmp_path):
+def test_operators_of_the_roots_in_the_settings(offered, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLUOPS_TEST_SETTINGS")
     write_toy_root(tmp_path / "mine")
     (tmp_path / "mluops-test.toml").write_text('roots = ["mine"]')
-    assert offered("list --op sca", tmp_path, MLUOPS_TEST_SETTINGS="") == ["plain,scale_by"]
+    assert offered("list --op sca") == ["plain,scale_by"]
     (tmp_path / "mluops-test.toml").write_text("broken")
-    assert offered("list --tag bou", tmp_path, MLUOPS_TEST_SETTINGS="") == ["plain,boundary"]
+    assert offered("list --tag bou") == ["plain,boundary"]

@@ -12,10 +12,22 @@ SAMPLE = ("--op", "masked_im2col_forward", "--tag", "smoke")
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_every_command_explains_itself_with_examples(cli, command, flag):
-    result = cli(command, flag)
-    assert result.code == 0
-    assert "Examples:" in result.out
-    assert f"mluops-test {command}" in result.out
+    cli(command, flag).expect_output(0, "Examples:", f"mluops-test {command}")
+
+
+@pytest.mark.parametrize(
+    ("words", "example"),
+    [
+        ("history show", "history show get_indice_pairs/subm_line"),
+        ("cache prune", "cache prune --older-than 7"),
+        ("new backend", "new operator row_sum --root my_operators"),
+    ],
+)
+def test_a_part_of_a_group_shows_its_own_examples_or_those_of_the_group(cli, words, example):
+    for _ in range(2):
+        page = cli(*words.split(), "--help").expect_output(0, f"    mluops-test {example}\n").out
+        assert page.index("Options:") < page.index("Examples:")
+        assert page.count("Examples:") == 1
 
 
 def test_the_overview_agrees_with_the_commands(cli):
@@ -37,9 +49,7 @@ def test_the_overview_groups_the_commands_by_what_people_do(cli):
 
 
 def test_an_unknown_command_suggests_the_close_one(cli):
-    result = cli("lst")
-    assert result.code == 2
-    assert "Did you mean 'list'" in result.err
+    cli("lst").expect_error(2, "Did you mean 'list'")
 
 
 def test_list_ids_run_and_generate_agree(cli, run, tmp_path):
@@ -71,16 +81,14 @@ def test_list_json_describes_cases_without_running_them(cli):
 
 
 def test_list_table_has_a_row_per_case(cli):
-    result = cli("list", *SAMPLE)
+    result = cli("list", *SAMPLE).expect_code(0)
     ids = cli("list", *SAMPLE, "--format", "ids").lines
-    assert result.code == 0
     assert all(any(line.startswith(case_id) for line in result.lines) for case_id in ids)
 
 
 def test_show_tells_all_about_a_case(cli):
     case = cli("list", *SAMPLE, "--format", "ids").lines[0]
-    result = cli("show", case)
-    assert result.code == 0
+    result = cli("show", case).expect_code(0)
     for words in ("feature", "data_col", "NCHW", "kernel_h =", "diff3 ≤ 0", "expects: status SUCCESS", f"run {case}"):
         assert words in result.out
     negative = json.loads(cli("list", "--op", "masked_im2col_forward", "--tag", "negative", "--format", "json").out)
@@ -97,8 +105,7 @@ def test_generated_folders_run_verify_and_check(cli, run, tmp_path):
     made = tmp_path / "made"
     for form in ("prototxt", "pb"):
         assert cli("generate", *SAMPLE, "--out", made / form, "--format", form).code == 0
-        result = run(made / form)
-        assert result.code == 0, result.out
+        result = run(made / form).expect_code(0)
         assert len(result.results) == len(cli("list", *SAMPLE, "--format", "ids").lines)
         assert cli("verify", made / form).code == 0
         assert cli("generate", *SAMPLE, "--out", made / form, "--format", form, "--check").code == 0
@@ -120,9 +127,7 @@ def test_check_finds_every_kind_of_difference(cli, toy):
     good = (stored / "ramp_2.prototxt").read_bytes()
 
     def differs(words):
-        result = cli(*check)
-        assert result.code == 3
-        assert words in result.out
+        cli(*check).expect_output(3, words)
 
     (stored / "ramp_2.prototxt").write_bytes(good + b"# edited\n")
     differs("differs from what is generated")
@@ -173,16 +178,13 @@ def edit_line(**fields):
 )
 def test_run_verify_and_check_notice_what_was_tampered_with(cli, run, toy, spoil, words):
     spoil(toy)
-    result = run("--root", toy)
-    assert result.code == 3
+    result = run("--root", toy).expect_code(3)
     outcomes = {case: one["outcome"] for case, one in result.results.items()}
     assert outcomes.pop("scale_by/ramp_2") == "error"
     assert set(outcomes.values()) == {"passed"}
     assert words in result.results["scale_by/ramp_2"]["reason"]
     assert "mluops-test generate scale_by/ramp_2" in result.results["scale_by/ramp_2"]["reason"]
-    verified = cli("verify", "--root", toy)
-    assert verified.code == 3
-    assert words in verified.out
+    verified = cli("verify", "--root", toy).expect_output(3, words)
     assert verified.lines[-1] == f"{len(result.results) - 1} verified, 1 differs, 0 skipped"
     assert cli("generate", "--all", "--check", "--root", toy).code == 3
 
@@ -245,10 +247,7 @@ def test_what_does_not_fit_together_is_not_generated(cli, toy, case, words):
     cases = toy / "cases" / "scale_by.yaml"
     line = f'- {{name: fresh, tags: [random], doc: "§1", data: {{recipe: ramp, count: 4}}, {case}}}\n'
     cases.write_text(cases.read_text() + line)
-    result = cli("generate", "scale_by/fresh", "--root", toy)
-    assert result.code == 3
-    assert words in result.err
-    assert "scale_by.yaml:" in result.err
+    cli("generate", "scale_by/fresh", "--root", toy).expect_error(3, words, "scale_by.yaml:")
 
 
 def test_verify_finds_a_wrong_baseline(cli, tmp_path):
@@ -256,18 +255,14 @@ def test_verify_finds_a_wrong_baseline(cli, tmp_path):
     path = next((tmp_path / "made").rglob("*.prototxt"))
     head, _, tail = path.read_text().rpartition('value_h: "')
     path.write_text(f'{head}value_h: "{"0" if tail[0] != "0" else "1"}{tail[1:]}')
-    result = cli("verify", tmp_path / "made")
-    assert result.code == 3
-    assert f"differs {path.as_posix()}: data_col: 1 of" in result.out
+    cli("verify", tmp_path / "made").expect_output(3, f"differs {path.as_posix()}: data_col: 1 of")
 
 
 def test_convert_overwrites_nothing_of_its_own(cli, tmp_path):
     cli("generate", *SAMPLE, "--out", tmp_path / "cases")
     path = next((tmp_path / "cases").rglob("*.prototxt"))
     assert cli("convert", path, path.with_suffix(".pb")).code == 0
-    result = cli("convert", tmp_path / "cases", tmp_path / "binary", "--to", "pb")
-    assert result.code == 2
-    assert "would both become" in result.err
+    cli("convert", tmp_path / "cases", tmp_path / "binary", "--to", "pb").expect_error(2, "would both become")
     assert not (tmp_path / "binary").exists()
 
 
@@ -275,9 +270,9 @@ def test_convert_tells_what_it_drops(cli, tmp_path):
     source = tmp_path / "foreign.prototxt"
     source.write_text('op_name: "abs" abs_param { x: 1 }')
     assert cli("convert", source, tmp_path / "a.pb").code == 3
-    result = cli("convert", source, tmp_path / "a.pb", "--drop-unknown")
-    assert result.code == 0
-    assert f"dropped from {source}: field abs_param (1:16)" in result.err
+    cli("convert", source, tmp_path / "a.pb", "--drop-unknown").expect_error(
+        0, f"dropped from {source}: field abs_param (1:16)"
+    )
 
 
 def test_convert_there_and_back_is_the_same_file(cli, tmp_path):
@@ -331,12 +326,10 @@ def test_a_recomputed_baseline_is_said_and_the_reference_is_suspect(cli, run, tm
     cli("generate", *SAMPLE, "--out", tmp_path / "made")
     path = next((tmp_path / "made").rglob("*.prototxt"))
     path.write_text(path.read_text().replace("device: GENERATOR_CPU", "device: CPU"))
-    result = run(path)
-    assert result.code == 0
+    result = run(path).expect_code(0)
     (one,) = result.results.values()
     assert any("recomputed" in note for note in one["notes"])
-    suspect = run(path, "--backend", "reference")
-    assert suspect.code == 1
+    suspect = run(path, "--backend", "reference").expect_code(1)
     assert "compared with itself" in next(iter(suspect.results.values()))["reason"]
 
 
@@ -349,8 +342,7 @@ def test_hostile_files_are_broken_content_not_crashes(run, tmp_path):
         'op_name: "masked_im2col_forward" input { id: "x" shape { dims: 1099511627776 } random_data { seed: 1 } '
         "layout: LAYOUT_ARRAY dtype: DTYPE_FLOAT }"
     )
-    result = run(folder)
-    assert result.code == 3
+    result = run(folder).expect_code(3)
     assert {r["outcome"] for r in result.results.values()} == {"error"}
 
 
@@ -364,8 +356,7 @@ def test_data_outside_of_what_the_operator_defines_are_the_case_s_fault(cli, run
     assert count
     text = head + tail.partition("\n")[2]
     path.write_text(text.replace("device: GENERATOR_CPU", f"device: {device}"))
-    result = run(path)
-    assert result.code == 5, result.out
+    result = run(path).expect_code(5)
     (one,) = result.results.values()
     assert one["outcome"] == "skipped"
     assert "does not define this call: indice_num has 2 entries for 3 kernel offsets" in one["reason"]

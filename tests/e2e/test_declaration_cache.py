@@ -23,18 +23,22 @@ def cache(generated_toy, tmp_path, monkeypatch):
     return tmp_path / "cache" / DECLARATIONS
 
 
+def note_calls(monkeypatch, module, name):
+    """The first arguments of all calls of that function from now on."""
+    calls, function = [], getattr(module, name)
+
+    def note(first, *others):
+        calls.append(first)
+        return function(first, *others)
+
+    monkeypatch.setattr(module, name, note)
+    return calls
+
+
 @pytest.fixture
 def expanded(monkeypatch):
     """How often declarations were expanded."""
-    calls = []
-    load = declarations.load_declarations
-
-    def count(path, operator):
-        calls.append(path)
-        return load(path, operator)
-
-    monkeypatch.setattr(declarations, "load_declarations", count)
-    return calls
+    return note_calls(monkeypatch, declarations, "load_declarations")
 
 
 @pytest.fixture
@@ -43,8 +47,7 @@ def listed(cache, toy, expanded, cli):
 
     def call():
         expanded.clear()
-        result = cli(*IDS, "--root", toy)
-        assert result.code == 0, result.err
+        result = cli(*IDS, "--root", toy).expect_code(0)
         return result.lines, len(expanded)
 
     call()
@@ -84,26 +87,11 @@ def test_a_change_of_the_operator_counts_at_once(listed, toy, cli, right, wrong,
     path = toy / "generators" / "scale_by.py"
     assert right in path.read_text()
     path.write_text(path.read_text().replace(right, wrong))
-    result = cli(*IDS, "--root", toy)
-    assert result.code == 3
-    assert told in result.err
+    cli(*IDS, "--root", toy).expect_error(3, told)
 
 
-@pytest.fixture
-def loaded(listed, monkeypatch):
-    """Which operators commands load from now on."""
-    calls = []
-    load = operators.load_operator
-
-    def count(path):
-        calls.append(path.stem)
-        return load(path)
-
-    monkeypatch.setattr(operators, "load_operator", count)
-    return calls
-
-
-def test_an_operator_whose_code_stays_as_it_is_is_not_loaded(listed, loaded):
+def test_an_operator_whose_code_stays_as_it_is_is_not_loaded(listed, monkeypatch):
+    loaded = note_calls(monkeypatch, operators, "load_operator")
     assert "scale_by/ramp_4" in listed()[0]
     assert loaded == []
 

@@ -94,8 +94,7 @@ def test_a_file_that_may_not_grow_ends_the_run_and_resume_completes_it(cli, undi
     assert f"The results of {len(done)} cases are kept there" in told
     assert (out / "results.jsonl").read_bytes().endswith(b"\n"), "half a line was left"
     assert leftovers(out) == []
-    resumed = cli("run", "--resume", out)
-    assert resumed.code == 0, resumed.err
+    cli("run", "--resume", out).expect_code(0)
     report = json.loads((out / "report.json").read_text())
     assert {r["case"]: r["outcome"] for r in report["results"]} == undisturbed
 
@@ -158,8 +157,7 @@ def test_workers_end_with_a_run_that_stops(cli, many, tmp_path, jobs):
     assert 0 < len(read_done(out)) < MANY
     ours = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or ())]
     assert ours == []
-    resumed = cli("run", "--resume", out)
-    assert resumed.code == 0, resumed.err
+    cli("run", "--resume", out).expect_code(0)
     assert len(json.loads((out / "report.json").read_text())["results"]) == MANY
 
 
@@ -200,9 +198,6 @@ def test_a_full_stderr_changes_nothing(tmp_path):
 
 
 def test_a_closed_stdout_is_nobody_who_reads(tmp_path):
-    import subprocess
-    import sys
-
     line = f"exec '{sys.executable}' -m mluops_gtest list --tag smoke >&-"
     done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -283,9 +278,9 @@ def test_a_link_stays_and_a_device_is_never_replaced(cli, tmp_path):
     assert cli("report", GOLDEN / "report.json", "--format", "json", "-o", tmp_path / "link.json").code == 0
     assert (tmp_path / "link.json").is_symlink()
     assert json.loads((tmp_path / "real.json").read_text())["format"] == 1
-    full = cli("report", GOLDEN / "report.json", "--format", "json", "-o", "/dev/full")
-    assert full.code == 74
-    assert "/dev/full: cannot be written: No space left on device." in full.err
+    cli("report", GOLDEN / "report.json", "--format", "json", "-o", "/dev/full").expect_error(
+        74, "/dev/full: cannot be written: No space left on device."
+    )
     assert Path("/dev/full").is_char_device()
 
 
@@ -299,8 +294,7 @@ def test_a_name_as_long_as_the_disk_allows(cli, tmp_path):
 def test_a_cache_on_a_full_disk_costs_only_a_note(run, toy, small_disk, monkeypatch, options):
     disk = small_disk(64)
     monkeypatch.setenv("MLUOPS_TEST_CACHE", str(disk))
-    result = run("--root", toy, "--tag", "network", *options)
-    assert result.code == 0, result.out
+    result = run("--root", toy, "--tag", "network", *options).expect_code(0)
     (note,) = result.results["scale_by/big"]["notes"]
     assert "could not be cached" in note
     assert "No space left on device" in note

@@ -65,8 +65,7 @@ def test_a_run_says_where_how_and_when(failed):
 
 
 def test_explain_says_it_again_from_the_files(failed, cli):
-    told = cli("explain", failed.folder)
-    assert told.code == 0
+    told = cli("explain", failed.folder).expect_code(0)
     assert told.lines[0] == HEADLINE
     assert "  in scale_by/ramp_9: y[6:] is scaled by 0.5" in told.lines, "one that tells it of itself"
     assert "    y[6] = 7.0, expected 14.0" in told.lines
@@ -83,10 +82,7 @@ def test_explain_speaks_chinese(failed, cli):
 
 
 def test_an_operator_that_did_not_run_is_suggested(failed, cli):
-    result = cli("explain", failed.folder, "--op", "scale_bi")
-    assert result.code == 5
-    assert "Did you mean" in result.err
-    assert "scale_by" in result.err
+    cli("explain", failed.folder, "--op", "scale_bi").expect_error(5, "Did you mean", "scale_by")
 
 
 def test_results_without_failures_have_nothing_to_explain(run, cli, toy):
@@ -127,10 +123,7 @@ def test_a_spoiled_explanation_is_refused_with_its_place(failed, cli, tmp_path, 
     index = next(i for i, result in enumerate(report["results"]) if "explained" in result)
     SPOILED[place](report["results"][index]["explained"][0])
     file.write_text(json.dumps(report))
-    result = cli("explain", file)
-    assert result.code == 3, result.err
-    assert str(file) in result.err
-    assert f"results[{index}].explained[0]{place}" in result.err
+    cli("explain", file).expect_error(3, str(file), f"results[{index}].explained[0]{place}")
 
 
 @pytest.mark.slow
@@ -180,8 +173,7 @@ def test_rounding_is_told_as_rounding_beside_a_suspect_that_changes_nothing(cli,
     backend = tmp_path / "rounding.py"
     backend.write_text(ROUNDING)
     options = ("--root", root, "--backend", f"{backend}:backend", "--no-isolate", "--out", tmp_path / "results")
-    result = cli("run", *options)
-    assert result.code == 1
+    result = cli("run", *options).expect_code(1)
     assert "scale_by: y is within 2 ulp of the baseline everywhere" in result.lines
     told = cli("explain", tmp_path / "results", "--lang", "zh")
     assert told.lines[0] == "scale_by：y 的全部元素与基准相差不超过 2 ulp"

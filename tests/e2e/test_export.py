@@ -35,8 +35,7 @@ def test_what_computes_is_written_and_passes_again(cli, run, exported, form):
         assert entry["op_name"] == "dynamic_point_to_voxel_backward"
         name = entry["id"].partition("/")[2]
         assert entry["file"] == f"dynamic_point_to_voxel_backward/test_case/{name}.{form}"
-    again = run(out, "--strict")
-    assert again.code == 0, again.out
+    again = run(out, "--strict").expect_code(0)
     assert {out / entry["file"] for entry in index["cases"]} == {out / case for case in again.results}
 
 
@@ -102,8 +101,7 @@ def test_files_of_your_own_get_criteria_and_names_apart(cli, exported, toy, tmp_
     (mine / "two" / "unknown.prototxt").write_text(text.replace('"scale"', '"abs"'))
     (mine / "two" / "broken.prototxt").write_text(text.replace("[3, 6]", "[3]"))
     result, out = exported(mine, "--root", toy)
-    assert result.code == 3
-    assert "holds 1 elements" in result.err
+    result.expect_error(3, "holds 1 elements")
     assert result.lines[-1] == f"2 cases written to {out}, 1 left out, 1 broken"
     files = [entry["file"] for entry in index_of(out)["cases"]]
     assert files == ["scale/test_case/case.prototxt", "scale/test_case/case_2.prototxt"]
@@ -119,8 +117,7 @@ def test_nothing_is_overwritten_and_nothing_exported_is_told(cli, exported, toy,
     assert exported("scale_by/ramp_2", "--root", toy)[0].code == 0
     before = (out / "index.json").read_bytes()
     result, _ = exported("scale_by/ramp_3", "--root", toy)
-    assert result.code == 2
-    assert "is not empty" in result.err
+    result.expect_error(2, "is not empty")
     assert (out / "index.json").read_bytes() == before
     assert cli("export", "scale_by/rank_2", "--root", toy, "--out", tmp_path / "none").code == 5
 

@@ -109,8 +109,7 @@ def team(tmp_path):
 )
 def test_the_folder_goes_green_and_each_file_says_what_became_of_it(run, team, backend, tmp_path_factory):
     library = f"c:{c_example(tmp_path_factory) / 'libmluops_host.so'}" if backend == "c" else backend
-    result = run(team, "--backend", library)
-    assert result.code == 0, result.out
+    result = run(team, "--backend", library).expect_code(0)
     told = {case.removeprefix(f"{team}/").removesuffix(".prototxt"): one for case, one in result.results.items()}
     outcomes = {name: (one["outcome"], one["causes"][0]["kind"] if one["causes"] else "") for name, one in told.items()}
     assert outcomes == {
@@ -174,7 +173,6 @@ def test_every_stored_case_passes_after_text_binary_text(cli, run, tmp_path):
             remark, after = after.split(b"\n", 1)
             assert remark.startswith(b'# [mluops_gtest.expect] degenerate: "')
         assert after == before or b"degenerate" in after
-    result = run(tmp_path / "text")
-    assert result.code == 0
+    result = run(tmp_path / "text").expect_code(0)
     assert {one["outcome"] for one in result.results.values()} == {"passed"}
     assert len(result.results) == len(list(stored.rglob("*.prototxt")))

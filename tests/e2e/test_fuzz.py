@@ -82,17 +82,16 @@ def test_the_corpus_is_run_first_and_the_draws_go_on(fuzz, cli):
     assert again.kept == first.kept, "what is known is not kept twice"
     assert "1 case of the corpus, 1 still failing" in again.out
     assert f"{OP}     0            40" in again.out
-    right = cli("fuzz", "--op", OP, "--cases", 0, "--corpus", again.corpus)
-    assert right.code == 0
-    assert "1 case of the corpus, 0 still failing" in right.out
+    cli("fuzz", "--op", OP, "--cases", 0, "--corpus", again.corpus).expect_output(
+        0, "1 case of the corpus, 0 still failing"
+    )
 
 
 @pytest.mark.slow
 def test_a_file_of_the_corpus_fails_in_a_run_as_the_hunt_says(fuzz, run):
     result = fuzz("tail")
     (command,) = [line.split() for line in result.lines if line.startswith("  mluops-test run ")]
-    again = run(*command[2:])
-    assert again.code == 1
+    again = run(*command[2:]).expect_code(1)
     (found,) = again.results.values()
     assert found["outcome"] == "failed"
 
@@ -100,8 +99,7 @@ def test_a_file_of_the_corpus_fails_in_a_run_as_the_hunt_says(fuzz, run):
 @pytest.mark.slow
 def test_an_operator_of_another_root_is_drawn_by_its_own_space(cli, toy_with, tmp_path):
     root = toy_with(space=SPACE)
-    result = cli("fuzz", "--root", root, "--cases", 60, "--seed", 3, "--corpus", tmp_path / "corpus")
-    assert result.code == 1
+    result = cli("fuzz", "--root", root, "--cases", 60, "--seed", 3, "--corpus", tmp_path / "corpus").expect_code(1)
     # Its kernel does not look at pointers.
     assert "found  scale_by: error: " in result.out
     assert "is null" in result.out
@@ -109,17 +107,16 @@ def test_an_operator_of_another_root_is_drawn_by_its_own_space(cli, toy_with, tm
 
 
 def test_an_operator_without_a_space_cannot_be_drawn(cli, toy, tmp_path):
-    result = cli("fuzz", "--root", toy, "--cases", 1, "--corpus", tmp_path / "corpus")
-    assert result.code == 5
-    assert "Nothing can be drawn for scale_by" in result.err
+    cli("fuzz", "--root", toy, "--cases", 1, "--corpus", tmp_path / "corpus").expect_error(
+        5, "Nothing can be drawn for scale_by"
+    )
 
 
 @pytest.mark.slow
 def test_a_right_kernel_passes_and_says_what_was_drawn(cli, tmp_path):
-    result = cli("fuzz", "--op", "masked_col2im_forward", "--cases", 30, "--corpus", tmp_path / "corpus")
-    assert result.code == 0
-    assert "30 draws in" in result.out
-    assert "0 failed, for 0 new causes" in result.out
+    cli("fuzz", "--op", "masked_col2im_forward", "--cases", 30, "--corpus", tmp_path / "corpus").expect_output(
+        0, "30 draws in", "0 failed, for 0 new causes"
+    )
     assert list((tmp_path / "corpus").iterdir()) == [tmp_path / "corpus" / "state.json"]
 
 
@@ -132,6 +129,4 @@ def test_a_right_kernel_passes_and_says_what_was_drawn(cli, tmp_path):
     ],
 )
 def test_options_that_do_not_go_together_are_refused(cli, arguments, words):
-    result = cli("fuzz", "--op", "ball_query", "--cases", 1, *arguments)
-    assert result.code == 2
-    assert words in result.err
+    cli("fuzz", "--op", "ball_query", "--cases", 1, *arguments).expect_error(2, words)

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.e2e.conftest import SUPPORT
+from tests.e2e.conftest import SUPPORT, called
 
 CASE = "voxel_pooling_forward/bevdepth_twin"
 
@@ -26,10 +26,17 @@ def values(text):
     return [line for line in text.splitlines() if line.startswith("value_")]
 
 
-def test_wrong_values_become_a_case_that_a_person_can_read(cli, tmp_path):
-    small = tmp_path / "small.prototxt"
-    result = cli("minimise", CASE, "--backend", mistake("LosesZero"), "--no-isolate", "--out", small)
-    assert result.code == 0, result.err
+@pytest.fixture(scope="module")
+def smallest(tmp_path_factory):
+    """What the search for wrong values prints, and the file that it writes."""
+    file = tmp_path_factory.mktemp("smallest") / "small.prototxt"
+    result = called("minimise", CASE, "--backend", mistake("LosesZero"), "--no-isolate", "--out", file).expect_code(0)
+    result.file = file
+    return result
+
+
+def test_wrong_values_become_a_case_that_a_person_can_read(cli, smallest, tmp_path):
+    small, result = smallest.file, smallest
     before, after, calls = elements(result.out)
     assert (before, after) == (2752, 8)
     assert calls <= 300
@@ -38,27 +45,20 @@ def test_wrong_values_become_a_case_that_a_person_can_read(cli, tmp_path):
     assert len(values(small.read_text())) <= 10
     assert {line.partition(": ")[2] for line in values(small.read_text())} == {"0", "1.0"}
     # What it says can be had again, and a right backend passes the case although its baseline is constant.
-    again = cli("run", small, "--backend", mistake("LosesZero"), "--no-isolate", "--out", tmp_path / "wrong")
-    assert again.code == 1
-    right = cli("run", small, "--backend", mistake("Right"), "--no-isolate", "--out", tmp_path / "right")
-    assert right.code == 0, right.out
+    assert cli("run", small, "--backend", mistake("LosesZero"), "--no-isolate", "--out", tmp_path / "wrong").code == 1
+    cli("run", small, "--backend", mistake("Right"), "--no-isolate", "--out", tmp_path / "right").expect_code(0)
 
 
-def test_the_same_search_gives_the_same_file(cli, tmp_path):
-    texts = set()
-    for name in ("one.prototxt", "two.prototxt"):
-        assert cli("minimise", CASE, "-b", mistake("LosesZero"), "--no-isolate", "--out", tmp_path / name).code == 0
-        texts.add((tmp_path / name).read_bytes())
-    assert len(texts) == 1
+def test_the_same_search_gives_the_same_file(cli, smallest, tmp_path):
+    again = tmp_path / "small.prototxt"
+    assert cli("minimise", CASE, "-b", mistake("LosesZero"), "--no-isolate", "--out", again).code == 0
+    assert again.read_bytes() == smallest.file.read_bytes()
 
 
-def test_a_minimal_case_says_so(cli, tmp_path):
-    small = tmp_path / "small.prototxt"
-    assert cli("minimise", CASE, "-b", mistake("LosesZero"), "--no-isolate", "--out", small).code == 0
-    again = cli("minimise", small, "-b", mistake("LosesZero"), "--no-isolate")
-    assert again.code == 0
-    assert "The case is minimal already: nothing can be taken away" in again.out
-    assert "small_minimised.prototxt" in again.out
+def test_a_minimal_case_says_so(cli, smallest):
+    cli("minimise", smallest.file, "-b", mistake("LosesZero"), "--no-isolate").expect_output(
+        0, "The case is minimal already: nothing can be taken away", "small_minimised.prototxt"
+    )
 
 
 @pytest.mark.slow
@@ -72,8 +72,7 @@ def test_a_minimal_case_says_so(cli, tmp_path):
     ],
 )
 def test_every_kind_of_failure_becomes_small(cli, backend, words):
-    result = cli("minimise", "voxel_pooling_forward/bounds_4x3x2", "--backend", mistake(backend))
-    assert result.code == 0, result.err
+    result = cli("minimise", "voxel_pooling_forward/bounds_4x3x2", "--backend", mistake(backend)).expect_code(0)
     before, after, _ = elements(result.out)
     assert after <= before / 10
     assert words in result.out
@@ -82,8 +81,9 @@ def test_every_kind_of_failure_becomes_small(cli, backend, words):
 @pytest.mark.slow
 @pytest.mark.slow(seconds=12)
 def test_a_hang_becomes_small_without_a_wait_for_every_call(cli):
-    result = cli("minimise", "voxel_pooling_forward/bounds_4x3x2", "-b", mistake("Hangs"), "--timeout", "2")
-    assert result.code == 0, result.err
+    result = cli(
+        "minimise", "voxel_pooling_forward/bounds_4x3x2", "-b", mistake("Hangs"), "--timeout", "2"
+    ).expect_code(0)
     before, after, _ = elements(result.out)
     assert after <= before / 10
     assert "timed out" in result.out
@@ -95,9 +95,9 @@ def test_a_refused_call_loses_its_second_mistake_and_its_dims(cli, tmp_path):
         line.split()[0] for line in cli("list", "--op", "voxel_pooling_forward", "--tag", "negative").lines
         if "pos_memo" in line and "dim" in line
     )  # fmt: skip
-    result = cli("minimise", negative, "--backend", mistake("Accepts"), "--no-isolate", "--out", small)
-    assert result.code == 0, result.err
-    assert "wrong status: answered SUCCESS, expected BAD_PARAM" in result.out
+    cli("minimise", negative, "--backend", mistake("Accepts"), "--no-isolate", "--out", small).expect_output(
+        0, "wrong status: answered SUCCESS, expected BAD_PARAM"
+    )
     assert not values(small.read_text())
     dims = [int(number) for number in re.findall(r"dims: (\d+)", small.read_text())]
     assert max(dims) <= 4
@@ -105,21 +105,19 @@ def test_a_refused_call_loses_its_second_mistake_and_its_dims(cli, tmp_path):
 
 
 def test_a_case_that_passes_has_nothing_to_minimise(cli):
-    result = cli("minimise", CASE, "--backend", "numpy")
-    assert result.code == 5
-    assert f"{CASE} passes on numpy: there is nothing to minimise." in result.err
+    cli("minimise", CASE, "--backend", "numpy").expect_error(
+        5, f"{CASE} passes on numpy: there is nothing to minimise."
+    )
     assert not os.listdir()
 
 
-def test_a_file_whose_baseline_is_wrong_is_told_apart(cli, tmp_path):
-    small, wrong = tmp_path / "small.prototxt", tmp_path / "wrong.prototxt"
-    assert cli("minimise", CASE, "-b", mistake("LosesZero"), "--no-isolate", "--out", small).code == 0
-    text = small.read_text()
-    head, found, tail = text.partition('id: "output_features"')
+def test_a_file_whose_baseline_is_wrong_is_told_apart(cli, smallest, tmp_path):
+    wrong = tmp_path / "wrong.prototxt"
+    head, found, tail = smallest.file.read_text().partition('id: "output_features"')
     wrong.write_text(head + found + re.sub(r"(value_\w+: )\S+", r"\g<1>5.0", tail, count=1))
-    result = cli("minimise", wrong, "--backend", "numpy")
-    assert result.code == 3
-    assert "with a baseline by the reference the case does not fail so" in result.err
+    cli("minimise", wrong, "--backend", "numpy").expect_error(
+        3, "with a baseline by the reference the case does not fail so"
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,15 +133,13 @@ def test_a_file_whose_baseline_is_wrong_is_told_apart(cli, tmp_path):
     ],
 )
 def test_what_cannot_be_is_refused_before_the_search(cli, arguments, code, words):
-    result = cli("minimise", *arguments)
-    assert result.code == code
-    assert words in result.err
+    cli("minimise", *arguments).expect_error(code, words)
 
 
 def test_a_file_that_cannot_be_written_is_told(cli):
-    result = cli("minimise", CASE, "-b", mistake("LosesZero"), "--no-isolate", "--out", "/proc/small.prototxt")
-    assert result.code == 74
-    assert "/proc/small.prototxt: cannot be written" in result.err
+    cli("minimise", CASE, "-b", mistake("LosesZero"), "--no-isolate", "--out", "/proc/small.prototxt").expect_error(
+        74, "/proc/small.prototxt: cannot be written"
+    )
 
 
 def test_ctrl_c_leaves_the_best_case_so_far(cli, tmp_path, monkeypatch):
@@ -159,13 +155,12 @@ def test_ctrl_c_leaves_the_best_case_so_far(cli, tmp_path, monkeypatch):
 
     monkeypatch.setattr(trials.Trials, "__call__", interrupted)
     small = tmp_path / "small.prototxt"
-    result = cli("minimise", CASE, "-b", mistake("LosesZero"), "--no-isolate", "--out", small)
-    assert result.code == 130
+    result = cli("minimise", CASE, "-b", mistake("LosesZero"), "--no-isolate", "--out", small).expect_code(130)
     assert re.search(r"Interrupted after 3 calls; the best case so far has \d+ of 2752 elements\.", result.out)
     assert small.exists()
 
 
 def test_calls_that_are_used_up_are_told(cli):
-    result = cli("minimise", CASE, "-b", mistake("LosesZero"), "--no-isolate", "--calls", "3")
-    assert result.code == 0
-    assert "All 3 calls are used up; --calls 12 goes on looking." in result.out
+    cli("minimise", CASE, "-b", mistake("LosesZero"), "--no-isolate", "--calls", "3").expect_output(
+        0, "All 3 calls are used up; --calls 12 goes on looking."
+    )

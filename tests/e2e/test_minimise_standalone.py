@@ -24,16 +24,8 @@ BOUNDS = "voxel_pooling_forward/bounds_4x3x2"
 # A package of the same name in front of the installed one: whoever imports more than a stand-in has would see it.
 NO_HARNESS = "raise ImportError('the harness is not here')\n"
 EXAMPLE = ROOT / "examples" / "c_backend"
-PARTS = (
-    "voxel_pooling_forward",
-    "get_indice_pairs",
-    "handle",
-    "descriptors",
-    "checks",
-    "scratch",
-    "parallel",
-    "runtime",
-)
+OPERATORS, COMMON = ("voxel_pooling_forward", "get_indice_pairs"), ("handle", "descriptors", "checks")
+PARTS = (*OPERATORS, *COMMON, "scratch", "parallel", "runtime")
 
 
 @pytest.fixture
@@ -65,9 +57,9 @@ def alone(tmp_path):
 def test_a_python_file_shows_the_failure_without_the_harness(cli, alone, tmp_path, backend, words):
     small = tmp_path / "small.prototxt"
     case = CASE if backend == "LosesZero" else BOUNDS
-    result = cli("minimise", case, "-b", mistake(backend), "--no-isolate", "--out", small, "--standalone", "py")
-    assert result.code == 0, result.err
-    assert f"alone: {os.path.basename(sys.executable)} {tmp_path / 'small.py'}" in result.out
+    cli("minimise", case, "-b", mistake(backend), "--no-isolate", "--out", small, "--standalone", "py").expect_output(
+        0, f"alone: {os.path.basename(sys.executable)} {tmp_path / 'small.py'}"
+    )
     shown = alone(sys.executable, tmp_path / "small.py")
     assert shown.returncode == 1, shown.stderr
     assert words in shown.stdout
@@ -90,8 +82,9 @@ def test_a_python_file_of_a_crash_crashes(cli, alone, tmp_path):
 def test_a_refused_call_stands_alone_too(cli, alone, tmp_path):
     small = tmp_path / "small.prototxt"
     negative = "voxel_pooling_forward/pos_memo_desc_null"
-    result = cli("minimise", negative, "-b", mistake("Accepts"), "--no-isolate", "--out", small, "--standalone", "py")
-    assert result.code == 0, result.err
+    cli(
+        "minimise", negative, "-b", mistake("Accepts"), "--no-isolate", "--out", small, "--standalone", "py"
+    ).expect_code(0)
     shown = alone(sys.executable, tmp_path / "small.py")
     assert (shown.returncode, shown.stdout) == (1, "answered SUCCESS, expected BAD_PARAM\n"), shown.stderr
 
@@ -129,8 +122,7 @@ class TestLibraries:
     )
     def test_a_c_file_compiles_and_shows_the_failure(self, cli, libraries, tmp_path, case, bug, words):
         small, library = tmp_path / "small.prototxt", libraries / f"{bug}.so"
-        result = cli("minimise", case, "-b", f"c:{library}", "--out", small, "--standalone", "c")
-        assert result.code == 0, result.err
+        result = cli("minimise", case, "-b", f"c:{library}", "--out", small, "--standalone", "c").expect_code(0)
         (command,) = [line.removeprefix("alone: ") for line in result.lines if line.startswith("alone: ")]
         assert command in (tmp_path / "small.c").read_text()
         strict = command.replace("gcc ", "gcc -Wall -Wextra -Werror ", 1)
@@ -145,8 +137,7 @@ class TestLibraries:
 
     def test_a_c_file_of_a_crash_crashes(self, cli, libraries, tmp_path):
         small, library = tmp_path / "small.prototxt", libraries / "segfault.so"
-        result = cli("minimise", CASE, "-b", f"c:{library}", "--out", small, "--standalone", "c")
-        assert result.code == 0, result.err
+        result = cli("minimise", CASE, "-b", f"c:{library}", "--out", small, "--standalone", "c").expect_code(0)
         (command,) = [line.removeprefix("alone: ") for line in result.lines if line.startswith("alone: ")]
         assert shell(command).returncode in (-11, 139)
 
@@ -155,8 +146,7 @@ class TestLibraries:
     )
     def test_a_python_file_calls_the_library_by_ctypes(self, cli, alone, libraries, tmp_path, case, bug):
         small, library = tmp_path / "small.prototxt", libraries / f"{bug}.so"
-        result = cli("minimise", case, "-b", f"c:{library}", "--out", small, "--standalone", "py")
-        assert result.code == 0, result.err
+        cli("minimise", case, "-b", f"c:{library}", "--out", small, "--standalone", "py").expect_code(0)
         shown = alone(sys.executable, tmp_path / "small.py")
         assert shown.returncode == 1, shown
         words = {
@@ -181,9 +171,7 @@ class TestLibraries:
     ],
 )
 def test_what_makes_no_sense_is_refused_before_the_search(cli, form, backend, words):
-    result = cli("minimise", CASE, "-b", backend, "--standalone", form)
-    assert result.code == 2
-    assert words in result.err
+    cli("minimise", CASE, "-b", backend, "--standalone", form).expect_error(2, words)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from mluops_gtest.cli.main import run_main
 from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT
 from tests.support.native import compile_library, needs_gcc
@@ -17,18 +16,8 @@ NAME = "row_sum"
 EXAMPLE = ROOT / "examples" / "c_backend"
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    """A new operator in a root of its own, generated."""
-    folder = tmp_path_factory.mktemp("operators")
-    assert run_main(["new", "operator", NAME, "--root", str(folder)]) == 0
-    assert run_main(["generate", "--all", "--root", str(folder)]) == 0
-    return folder
-
-
 def test_it_says_what_it_wrote_and_what_to_do_next(cli, tmp_path):
-    result = cli("new", "operator", NAME)
-    assert result.code == 0, result.err
+    result = cli("new", "operator", NAME).expect_code(0)
     written = [line for line in result.lines if line.startswith(("generators/", "cases/", "tests/"))]
     assert {f"generators/{NAME}/__init__.py", f"cases/{NAME}.yaml", f"tests/test_{NAME}.py"} <= set(written)
     assert all((tmp_path / "cwd" / path).is_file() for path in written)
@@ -37,9 +26,7 @@ def test_it_says_what_it_wrote_and_what_to_do_next(cli, tmp_path):
 
 @pytest.mark.parametrize("name", ["Row", "1st", "class", "row-sum", "../row", "", "row.sum"])
 def test_a_bad_name_is_refused(cli, tmp_path, name):
-    result = cli("new", "operator", name)
-    assert result.code == 2
-    assert "use lower-case letters, digits and _, e.g. row_sum" in result.err
+    cli("new", "operator", name).expect_error(2, "use lower-case letters, digits and _, e.g. row_sum")
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
@@ -48,9 +35,9 @@ def test_nothing_is_overwritten(cli, tmp_path, there):
     path = tmp_path / "mine" / there
     path.parent.mkdir(parents=True)
     path.write_text("mine")
-    result = cli("new", "operator", NAME, "--root", tmp_path / "mine")
-    assert result.code == 2
-    assert "exists already; take another name or another --root" in result.err
+    cli("new", "operator", NAME, "--root", tmp_path / "mine").expect_error(
+        2, "exists already; take another name or another --root"
+    )
     assert [one for one in (tmp_path / "mine").rglob("*") if one.is_file()] == [path]
     assert path.read_text() == "mine"
 
@@ -64,53 +51,39 @@ def test_two_operators_stand_in_one_root(cli, tmp_path):
     assert [line.split()[0] for line in listed.lines[1:]] == ["a", "an_operator_with_quite_a_long_name_for_one", NAME]
 
 
+PROGRAM = shlex.join([sys.executable, str(SUPPORT / "row_sum_program.py")])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["numpy", "reference"])
-def test_every_case_passes(run, root, backend):
-    result = run("--all", "--root", root, "--backend", backend)
-    assert result.code == 0, result.out
+@pytest.mark.parametrize(
+    "backend",
+    [["numpy"], ["reference"], pytest.param(["torch"], marks=needs_torch), [f"exec:{PROGRAM}", "--serve"]],
+    ids=["numpy", "reference", "torch", "exec"],
+)
+def test_every_case_passes(run, row_sum_root, backend):
+    result = run("--all", "--root", row_sum_root, "--backend", *backend).expect_code(0)
     assert set(result.report["summary"]) == {"passed"}
     assert 40 < len(result.results) < 120
-
-
-class TestWithTorch:
-    pytestmark = needs_torch
-
-    @pytest.mark.slow
-    def test_every_case_passes(self, run, root):
-        result = run("--all", "--root", root, "--backend", "torch")
-        assert result.code == 0, result.out
-        assert set(result.report["summary"]) == {"passed"}
-
-
-@pytest.mark.slow
-def test_every_case_passes_in_a_program_behind_exec(run, root):
-    program = shlex.join([sys.executable, str(SUPPORT / "row_sum_program.py")])
-    result = run("--all", "--root", root, "--backend", f"exec:{program}", "--serve")
-    assert result.code == 0, result.out
-    assert set(result.report["summary"]) == {"passed"}
 
 
 class TestWithGcc:
     pytestmark = needs_gcc
 
     @pytest.mark.slow
-    def test_every_case_passes_in_a_c_library_made_from_the_printed_prototype(self, cli, run, root, tmp_path):
+    def test_every_case_passes_in_a_c_library_made_from_the_printed_prototype(self, cli, run, row_sum_root, tmp_path):
         """Handle and descriptors are those of our example; the compiler holds the function to what was printed."""
-        printed = cli("ops", NAME, "--c", "--root", root)
-        assert printed.code == 0, printed.err
+        printed = cli("ops", NAME, "--c", "--root", row_sum_root).expect_code(0)
         (tmp_path / f"{NAME}.h").write_text(printed.out)
         common = [EXAMPLE / name for name in ("handle.c", "descriptors.c", "checks.c")]
         flags = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-Wmissing-prototypes", f"-I{EXAMPLE}", f"-I{tmp_path}")
         library = compile_library(tmp_path / "lib.so", SUPPORT / f"{NAME}.c", *common, flags=flags)
-        result = run("--all", "--root", root, "--backend", f"c:{library}")
-        assert result.code == 0, result.out
+        result = run("--all", "--root", row_sum_root, "--backend", f"c:{library}").expect_code(0)
         assert set(result.report["summary"]) == {"passed"}
 
 
 @pytest.mark.slow
-def test_the_audit_finds_nothing(cli, root):
-    result = cli("audit", "operators", "--root", root)
+def test_the_audit_finds_nothing(cli, row_sum_root):
+    result = cli("audit", "operators", "--root", row_sum_root)
     assert (result.code, result.out) == (0, "1 operator, 19 rules, 0 findings\n")
 
 
@@ -121,16 +94,16 @@ def own_tests(root):
 
 
 @pytest.mark.slow
-def test_its_own_tests_pass(root):
-    done = own_tests(root)
+def test_its_own_tests_pass(row_sum_root):
+    done = own_tests(row_sum_root)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout
 
 
 @pytest.mark.slow
-def test_its_own_tests_see_a_wrong_kernel(root, tmp_path):
+def test_its_own_tests_see_a_wrong_kernel(row_sum_root, tmp_path):
     copy = tmp_path / "copy"
-    shutil.copytree(root, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(row_sum_root, copy, ignore=shutil.ignore_patterns("__pycache__"))
     kernel = copy / "generators" / NAME / "kernel.py"
     text = kernel.read_text()
     for right, wrong in (("firsts, axis=0", "firsts[:1], axis=0"), ("_OLDEST_ARCH = 370", "_OLDEST_ARCH = 290")):

@@ -85,9 +85,7 @@ def test_a_mistake_in_another_operator_is_told_by_commands_that_look_at_all(cli,
     assert run("scale_by/ramp_2", "--isolate", "--root", two).code == 0
     assert cli("audit", "operators", "--op", "scale_by", "--seeds", "0", "--root", two).code in (0, 1)
     for command in (["list"], ["run"], ["verify", "--tag", "boundary"], ["generate", "--all"], ["audit", "operators"]):
-        result = cli(*command, "--root", two)
-        assert result.code == 3, command
-        assert message in result.err
+        cli(*command, "--root", two).expect_error(3, message)
     # It is also told where it could be what was meant.
     assert message in cli("run", "scale_bee/ramp_2", "--root", two).err
 

@@ -54,8 +54,7 @@ def root(cli, tmp_path):
     )
     assert "factor" not in bare
     folder = write_toy_root(tmp_path / "bare", parts={"__init__": bare, "c_api": C_API})
-    result = cli("generate", "--all", "--root", folder)
-    assert result.code == 0, result.err
+    cli("generate", "--all", "--root", folder).expect_code(0)
     assert cli("generate", "--all", "--check", "--root", folder).code == 0
     return folder
 
@@ -77,16 +76,14 @@ def test_files_and_lock_hold_no_parameters(cli, root, tmp_path):
 def test_it_is_listed_and_shown(cli, root):
     page = cli("ops", "scale_by", "--root", root)
     assert "no parameters" in page.lines
-    shown = cli("show", "scale_by/ramp_3", "--root", root)
-    assert shown.code == 0
+    assert cli("show", "scale_by/ramp_3", "--root", root).code == 0
     listed = json.loads(cli("list", "--format", "json", "--root", root).out)
     assert {json.dumps(case["params"]) for case in listed} == {"{}"}
 
 
 @pytest.mark.parametrize("backend", ["numpy", "reference"])
 def test_it_runs_and_is_reported(cli, run, root, backend, tmp_path):
-    result = run("--all", "--root", root, "--backend", backend, "--reseed", "3")
-    assert result.code == 0, result.out
+    result = run("--all", "--root", root, "--backend", backend, "--reseed", "3").expect_code(0)
     assert set(result.report["summary"]) == {"passed"}
     for form in ("html", "markdown", "text", "junit", "ctrf"):
         assert cli("report", result.folder, "--format", form, "-o", tmp_path / form).code == 0
@@ -96,8 +93,9 @@ def test_it_runs_and_is_reported(cli, run, root, backend, tmp_path):
 def test_a_program_gets_no_parameters(run, root, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    result = run("--all", "--root", root, "--backend", f"exec:{shlex.join([sys.executable, str(program)])}", "--serve")
-    assert result.code == 0, result.out
+    run(
+        "--all", "--root", root, "--backend", f"exec:{shlex.join([sys.executable, str(program)])}", "--serve"
+    ).expect_code(0)
 
 
 class TestWithGcc:
@@ -110,8 +108,7 @@ class TestWithGcc:
         source.write_text(LIBRARY)
         common = [EXAMPLE / name for name in ("handle.c", "descriptors.c", "checks.c")]
         library = compile_library(tmp_path / "lib.so", source, *common, flags=(f"-I{EXAMPLE}", f"-I{tmp_path}"))
-        result = run("--all", "--root", root, "--backend", f"c:{library}")
-        assert result.code == 0, result.out
+        result = run("--all", "--root", root, "--backend", f"c:{library}").expect_code(0)
         assert set(result.report["summary"]) == {"passed"}
 
 
@@ -125,6 +122,4 @@ class TestWithGcc:
 def test_a_case_cannot_give_it_parameters(cli, root, declared, told):
     with (root / "cases" / "scale_by.yaml").open("a") as file:
         file.write(f'- {{name: more, tags: [random], doc: "§1", data: {{recipe: ramp, count: 3}}, {declared}}}\n')
-    result = cli("generate", "--all", "--root", root)
-    assert result.code == 3
-    assert told in result.err
+    cli("generate", "--all", "--root", root).expect_error(3, told)

@@ -20,18 +20,9 @@ def left_alone(*arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["list"], 0),
-        (["list", "--format", "json"], 0),
-        (["show", "scale_by/ramp_3"], 0),
-        (["verify"], 0),
-        (["generate", "--check"], 0),
-    ],
-)
-def test_a_reader_that_left_changes_no_exit_code(toy, arguments, code):
-    assert left_alone(*arguments, "--root", toy) == (code, "")
+@pytest.mark.parametrize("words", ["list", "list --format json", "show scale_by/ramp_3", "verify", "generate --check"])
+def test_a_reader_that_left_changes_no_exit_code(toy, words):
+    assert left_alone(*words.split(), "--root", toy) == (0, "")
 
 
 @pytest.mark.slow

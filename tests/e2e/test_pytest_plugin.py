@@ -12,12 +12,8 @@ import mluops_gtest
 from mluops_gtest.catalog.root import builtin_root
 
 YAML = builtin_root().cases / "voxel_pooling_forward.yaml"
-SMOKE = (
-    "--mluops-select",
-    "voxel_pooling_forward/order_of_axes",
-    "--mluops-select",
-    "voxel_pooling_forward/handle_null",
-)
+TWO = ("voxel_pooling_forward/order_of_axes", "voxel_pooling_forward/handle_null")
+SMOKE = ("--mluops-select", TWO[0], "--mluops-select", TWO[1])
 NUMPY = ("--mluops-backend", "numpy")
 SCALED = """\
 import mluops_gtest as mt
@@ -266,11 +262,6 @@ def test_whoever_does_not_ask_pays_nothing(tmp_path):
         "    assert 'numpy' not in sys.modules\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "mluops_gtest.pytest_plugin", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, "--import-mode=importlib", "-p", "no:hypothesispytest"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command += ["--import-mode=importlib", "-p", "no:hypothesispytest"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout

@@ -22,7 +22,7 @@ def other(cli, tmp_path):
     return root
 
 
-def diff1_and_diff2(toy, other):
+def roots_of(toy, other):
     return ("--root", toy, "--root", other)
 
 
@@ -40,8 +40,7 @@ class TestRoots:
         listed = cli("list", "--all", "--format", "ids", *roots).lines
         assert listed == sorted(listed, key=lambda case: case.partition("/")[0])
         assert {"scale_by/ramp_2", TWIN} <= set(listed)
-        result = run("scale_by/ramp_2", TWIN, "--backend", "reference", "--isolate", *roots)
-        assert result.code == 0, result.out
+        result = run("scale_by/ramp_2", TWIN, "--backend", "reference", "--isolate", *roots).expect_code(0)
         assert result.report["summary"] == {"passed": 2}
         assert result.report["selection"]["roots"] == ["builtin", str(toy)]
 
@@ -52,7 +51,7 @@ class TestRoots:
         assert run(TWIN).report["selection"]["roots"] == ["builtin"]
 
     def test_every_command_takes_both(self, cli, toy, other, tmp_path):
-        roots = diff1_and_diff2(toy, other)
+        roots = roots_of(toy, other)
         assert "shift_param" in cli("schema", *roots).out
         assert "scale_param" in cli("schema", *roots).out
         shown = cli("show", "shift_by/ramp_2", *roots)
@@ -69,14 +68,13 @@ class TestRoots:
     @pytest.mark.slow
     def test_a_failure_is_repeated_with_the_same_roots(self, cli, run, toy, other):
         backend = write_failing_backend(toy.parent)
-        result = run("shift_by/ramp_2", "--backend", backend, *diff1_and_diff2(toy, other))
-        assert result.code == 1
+        result = run("shift_by/ramp_2", "--backend", backend, *roots_of(toy, other)).expect_code(1)
         repro = shlex.split(result.results["shift_by/ramp_2"]["repro"])
         assert repro[-6:] == ["--root", str(toy), "--root", str(other), "--backend", str(backend)]
         assert cli(*repro[1:]).code == 1
 
     def test_a_run_is_resumed_with_its_roots(self, cli, run, toy, other):
-        folder = run("scale_by/ramp_2", "shift_by/ramp_2", *diff1_and_diff2(toy, other)).folder
+        folder = run("scale_by/ramp_2", "shift_by/ramp_2", *roots_of(toy, other)).folder
         record = json.loads((folder / "run.json").read_text())
         assert record["roots"] == [str(toy), str(other)]
         (folder / "report.json").unlink()
@@ -96,12 +94,12 @@ class TestRoots:
 
     def test_files_of_either_root_are_their_cases(self, cli, toy, other):
         select = (toy / "prototxt" / "scale_by", other / "prototxt" / "shift_by" / "ramp_2.prototxt")
-        listed = cli("list", *select, "--format", "ids", *diff1_and_diff2(toy, other)).lines
+        listed = cli("list", *select, "--format", "ids", *roots_of(toy, other)).lines
         assert "shift_by/ramp_2" in listed
         assert "scale_by/ramp_3" in listed
 
     def test_the_gate_knows_the_files_of_either_root(self, cli, run, toy, other, tmp_path):
-        roots, baseline = diff1_and_diff2(toy, other), tmp_path / "baseline.json"
+        roots, baseline = roots_of(toy, other), tmp_path / "baseline.json"
         everything = run("--tag", "boundary", *roots).folder
         assert cli("gate", everything, "--against", baseline, "--update").code == 0
         part = run(other / "prototxt" / "shift_by" / "ramp_2.prototxt", *roots).folder
@@ -109,7 +107,7 @@ class TestRoots:
         assert cli("gate", part, "--against", baseline, "--subset").code == 0
 
     def test_other_values_are_drawn_in_every_root(self, run, toy, other):
-        result = run("scale_by/big", "shift_by/big", "--reseed", "7", *diff1_and_diff2(toy, other))
+        result = run("scale_by/big", "shift_by/big", "--reseed", "7", *roots_of(toy, other))
         assert result.report["summary"] == {"passed": 2}
 
     @pytest.mark.slow
@@ -118,26 +116,24 @@ class TestRoots:
         before = tree(toy), tree(other)
         for root in (toy, other):
             shutil.rmtree(root / "prototxt")
-        assert cli("generate", "--op", "shift_by", "-j", jobs, *diff1_and_diff2(toy, other)).code == 0
+        assert cli("generate", "--op", "shift_by", "-j", jobs, *roots_of(toy, other)).code == 0
         assert not (toy / "prototxt").exists()
-        assert cli("generate", "--op", "shift_by", "--check", *diff1_and_diff2(toy, other)).code == 0
+        assert cli("generate", "--op", "shift_by", "--check", *roots_of(toy, other)).code == 0
         assert cli("generate", "--tag", "undefined", "-j", jobs, "--root", toy).code == 0
-        made = cli("generate", "--all", "-j", jobs, *diff1_and_diff2(toy, other))
-        assert made.code == 0, made.err
+        made = cli("generate", "--all", "-j", jobs, *roots_of(toy, other)).expect_code(0)
         assert [line for line in made.lines if str(toy / "prototxt") in line]
         assert [line for line in made.lines if str(other / "prototxt") in line]
         assert {path for path in tree(toy) if "shift_by" in path} == set()
         assert (tree(toy), tree(other)) == before
-        assert cli("generate", "--all", "--check", "-j", jobs, *diff1_and_diff2(toy, other)).code == 0
+        assert cli("generate", "--all", "--check", "-j", jobs, *roots_of(toy, other)).code == 0
 
     def test_what_is_no_longer_declared_goes_from_its_own_root(self, cli, toy, other):
         path = other / "cases" / "shift_by.yaml"
         path.write_text(path.read_text().replace("to: 4", "to: 3"))
         before = tree(toy)
-        checked = cli("generate", "--all", "--check", *diff1_and_diff2(toy, other))
-        assert checked.code == 3
+        checked = cli("generate", "--all", "--check", *roots_of(toy, other)).expect_code(3)
         assert checked.lines[-1] == "11 cases compared, 1 difference"
-        made = cli("generate", "--all", *diff1_and_diff2(toy, other))
+        made = cli("generate", "--all", *roots_of(toy, other))
         assert "removed shift_by/ramp_4: no longer declared" in made.out
         assert tree(toy) == before
 
@@ -146,9 +142,7 @@ class TestRoots:
         shutil.copytree(toy, tmp_path / "package" / "_content")
         monkeypatch.setattr(content_root, "_PACKAGE", tmp_path / "package")
         roots = ("--root", "builtin", "--root", other)
-        refused = cli("generate", "--all", *roots)
-        assert refused.code == 2
-        assert "does not write into the installed package" in refused.err
+        cli("generate", "--all", *roots).expect_error(2, "does not write into the installed package")
         assert cli("generate", "--all", "--check", *roots).code == 0
         assert cli("generate", "--op", "shift_by", *roots).code == 0
         assert cli("generate", "--all", "--out", tmp_path / "out", *roots).code == 0
@@ -156,59 +150,46 @@ class TestRoots:
     def test_an_operator_in_two_roots_names_both_files(self, cli, toy, tmp_path):
         twin = tmp_path / "twin"
         shutil.copytree(toy, twin)
-        result = cli("list", *diff1_and_diff2(toy, twin))
-        assert result.code == 3
-        assert "Two operators are called 'scale_by'" in result.err
+        result = cli("list", *roots_of(toy, twin)).expect_error(3, "Two operators are called 'scale_by'")
         for root in (toy, twin):
             assert str(root / "generators" / "scale_by.py") in result.err
 
     def test_a_released_name_in_two_roots_names_both_files(self, cli, toy, other):
         generator = other / "generators" / "shift_by.py"
         generator.write_text(generator.read_text().replace('"shift"', '"scale"'))
-        result = cli("run", *diff1_and_diff2(toy, other))
-        assert result.code == 3
-        assert "'scale'" in result.err
-        assert str(generator) in result.err
-        assert str(toy / "generators" / "scale_by.py") in result.err
+        cli("run", *roots_of(toy, other)).expect_error(
+            3, "'scale'", str(generator), str(toy / "generators" / "scale_by.py")
+        )
 
     @pytest.mark.parametrize(("old", "new"), [("shift_param", "scale_param"), ("9002", "9001")])
     def test_a_parameter_field_in_two_roots_names_both_operators(self, cli, toy, other, old, new):
         generator = other / "generators" / "shift_by.py"
         generator.write_text(generator.read_text().replace(old, new))
-        result = cli("schema", *diff1_and_diff2(toy, other))
-        assert result.code == 3
-        assert "shift_by" in result.err
-        assert "scale_by" in result.err
+        cli("schema", *roots_of(toy, other)).expect_error(3, "shift_by", "scale_by")
 
     @pytest.mark.parametrize("name", ["cases/scale_by.yaml", "prototxt/scale_by/ramp_2.prototxt"])
     def test_a_file_in_two_roots_names_both_places(self, cli, toy, other, name):
         (other / name).parent.mkdir(exist_ok=True)
         shutil.copy(toy / name, other / name)
-        result = cli("run", "scale_by/ramp_2", other / "prototxt", *diff1_and_diff2(toy, other))
-        assert result.code == 3
-        assert str(toy / name) in result.err
-        assert str(other / name) in result.err
+        cli("run", "scale_by/ramp_2", other / "prototxt", *roots_of(toy, other)).expect_error(
+            3, str(toy / name), str(other / name)
+        )
 
     def test_a_case_locked_in_two_roots_names_both_locks(self, cli, run, toy, other):
         lock = Path("prototxt", "scale_by", "baselines.lock")
         (other / lock).parent.mkdir()
         shutil.copy(toy / lock, other / lock)
-        result = run("scale_by/ramp_2", *diff1_and_diff2(toy, other))
-        assert result.code == 3
+        result = run("scale_by/ramp_2", *roots_of(toy, other)).expect_code(3)
         reason = result.results["scale_by/ramp_2"]["reason"]
         assert str(toy / lock) in reason
         assert str(other / lock) in reason
         assert cli("generate", "--all", "--root", other).code == 0
-        assert run("scale_by/ramp_2", *diff1_and_diff2(toy, other)).code == 0
+        assert run("scale_by/ramp_2", *roots_of(toy, other)).code == 0
 
     def test_a_root_that_is_none_or_stands_twice(self, cli, toy, tmp_path):
-        twice = cli("list", "--root", toy, "--root", toy / "." / "cases" / "..")
-        assert twice.code == 2
-        assert "named twice" in twice.err
+        cli("list", "--root", toy, "--root", toy / "." / "cases" / "..").expect_error(2, "named twice")
         assert cli("list", "--root", tmp_path / "nowhere").code == 2
-        empty = cli("list", "--root", "builtin", "--root", tmp_path / "cwd")
-        assert empty.code == 2
-        assert "no folder generators/" in empty.err
+        cli("list", "--root", "builtin", "--root", tmp_path / "cwd").expect_error(2, "no folder generators/")
 
     def test_a_folder_of_that_name_is_a_path(self, cli, toy, tmp_path):
         shutil.copytree(toy, tmp_path / "cwd" / "builtin")
@@ -245,8 +226,7 @@ class TestSettings:
             here,
             f'backend = "nothing.py"\nroots = ["builtin", "{toy}"]\ntimeout = 20\njobs = 2\n[labels]\nteam = "a"\n',
         )
-        result = run("scale_by/ramp_2", "--label", "night=7")
-        assert result.code == 1
+        result = run("scale_by/ramp_2", "--label", "night=7").expect_code(1)
         record = json.loads((result.folder / "run.json").read_text())
         assert record["backend"] == backend.name
         assert record["roots"] == ["builtin", str(toy)]
@@ -270,21 +250,8 @@ class TestSettings:
             here,
             'backend = "nowhere.py"\nroots = ["nowhere"]\njobs = 7\ntimeout = 5\n[labels]\nteam = "a"\nnight = "1"\n',
         )
-        result = run(
-            "scale_by/ramp_2",
-            "-b",
-            "reference",
-            "--isolate",
-            "--root",
-            toy,
-            "-j",
-            1,
-            "--timeout",
-            30,
-            "--label",
-            "team=b",
-        )
-        assert result.code == 0, result.err
+        typed = ("-b", "reference", "--isolate", "--root", toy, "-j", 1, "--timeout", 30, "--label", "team=b")
+        result = run("scale_by/ramp_2", *typed).expect_code(0)
         record = json.loads((result.folder / "run.json").read_text())
         assert (record["backend"], record["roots"], record["jobs"]) == ("reference", [str(toy)], 1)
         assert record["timeout"] == 30
@@ -299,8 +266,7 @@ class TestSettings:
         write(project, 'backend = "nothing.py:backend"\nroots = ["mine"]\n')
         write(here, "this is not read")
         monkeypatch.chdir(project / "deep" / "er")
-        result = run("scale_by/ramp_2")
-        assert result.code == 1, result.err
+        result = run("scale_by/ramp_2").expect_code(1)
         repro = shlex.split(result.results["scale_by/ramp_2"]["repro"])
         assert repro == [
             *("mluops-test", "run", "scale_by/ramp_2"),
@@ -316,8 +282,7 @@ class TestSettings:
     def test_a_repro_line_holds_even_what_the_settings_would_change(self, cli, run, here, toy):
         write_failing_backend(here)
         write(here, f'backend = "nothing.py"\nroots = ["{toy}"]\n')
-        result = run(TWIN, "--root", "builtin", "--backend", wrong("AllZero"))
-        assert result.code == 1
+        result = run(TWIN, "--root", "builtin", "--backend", wrong("AllZero")).expect_code(1)
         repro = shlex.split(result.results[TWIN]["repro"])
         assert repro[3:] == ["--root", "builtin", "--backend", wrong("AllZero")]
         shown = cli("show", TWIN, "--root", "builtin")
@@ -337,14 +302,11 @@ class TestSettings:
     def test_what_a_run_cannot_use_is_left_out(self, cli, run, here):
         write(here, "timeout = 20\njobs = 2\n")
         assert run(TWIN, "--backend", "numpy").code == 0
-        timed = run(TWIN, "--backend", "reference", "--isolate", "--perf", "--samples", 3)
-        assert timed.code == 0, timed.err
+        timed = run(TWIN, "--backend", "reference", "--isolate", "--perf", "--samples", 3).expect_code(0)
         assert json.loads((timed.folder / "run.json").read_text())["jobs"] == 1
         assert run(TWIN, "--backend", "reference", "--isolate", "--devices", "0").code == 0
         assert cli("diff", TWIN, "--backend", "numpy").code == 0
-        typed = run(TWIN, "--backend", "numpy", "--timeout", 20)
-        assert typed.code == 2
-        assert "--timeout needs worker processes" in typed.err
+        run(TWIN, "--backend", "numpy", "--timeout", 20).expect_error(2, "--timeout needs worker processes")
 
     @pytest.mark.slow
     def test_every_command_has_them(self, cli, run, here, toy):
@@ -366,14 +328,10 @@ class TestSettings:
         failed = run("scale_by/ramp_2").folder
         passed = run("scale_by/ramp_2", "-b", "numpy").folder
         gate = ("gate", failed, "--against", passed, "--cross-backend")
-        missing = cli(*gate)
-        assert missing.code == 2
-        assert f"The value comes from {here / 'mluops-test.toml'}:3." in missing.err
+        cli(*gate).expect_error(2, f"The value comes from {here / 'mluops-test.toml'}:3.")
         (here / "known").mkdir()
         (here / "known" / "waivers.yaml").write_text("- pattern: [\n")
-        broken = cli(*gate)
-        assert broken.code == 3
-        assert "known/waivers.yaml" in broken.err
+        cli(*gate).expect_error(3, "known/waivers.yaml")
 
     def test_another_file_or_none(self, cli, here, toy, monkeypatch):
         write(here, 'roots = ["nowhere"]\n')
@@ -384,9 +342,7 @@ class TestSettings:
         assert TWIN in cli("list", "--format", "ids").lines
         monkeypatch.setenv("MLUOPS_TEST_SETTINGS", str(here / "ci.toml"))
         assert "scale_by/ramp_2" in cli("list", "--format", "ids").lines
-        gone = cli("--settings", "gone.toml", "list")
-        assert gone.code == 2
-        assert "gone.toml: cannot read the settings" in gone.err
+        cli("--settings", "gone.toml", "list").expect_error(2, "gone.toml: cannot read the settings")
 
     @pytest.mark.parametrize(
         ("text", "line", "message"),
@@ -410,8 +366,7 @@ class TestSettings:
     def test_what_is_wrong_with_them_is_told_with_its_place(self, cli, here, text, line, message):
         path = here / "mluops-test.toml"
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        result = cli("list")
-        assert result.code == 2
+        result = cli("list").expect_code(2)
         assert result.err.startswith(f"error: {path}{line}: ")
         assert message in result.err
 
@@ -425,10 +380,7 @@ class TestSettings:
     )
     def test_a_value_that_no_option_takes_is_told_with_its_place(self, cli, here, text, message):
         path = write(here, f"# ours\n{text}")
-        result = cli("run", TWIN)
-        assert result.code == 2
-        assert message in result.err
-        assert f"The value comes from {path}:2." in result.err
+        cli("run", TWIN).expect_error(2, message, f"The value comes from {path}:2.")
 
     def test_help_and_version_need_none(self, cli, here):
         write(here, "broken")
@@ -450,6 +402,4 @@ class TestSettings:
         report = json.loads((folder / "report.json").read_text())
         report["environment"] |= change
         (folder / "report.json").write_text(json.dumps(report))
-        refused = cli("report", folder)
-        assert refused.code == 3
-        assert f"$.environment.{next(iter(change))}: expected" in refused.err
+        cli("report", folder).expect_error(3, f"$.environment.{next(iter(change))}: expected")

@@ -44,8 +44,7 @@ def root(request, tmp_path, cli):
     ids=["here", "workers", "fresh"],
 )
 def test_a_run_reaches_what_is_shared(run, root, how):
-    result = run("--root", root, "--backend", "reference", *how)
-    assert result.code == 0, result.err
+    result = run("--root", root, "--backend", "reference", *how).expect_code(0)
     assert {one["outcome"] for one in result.results.values()} == {"passed"}
 
 
@@ -104,9 +103,7 @@ def test_it_is_part_of_the_digest_of_an_operator(root):
 def test_a_mistake_in_what_is_shared_names_its_file_and_line(cli, root, text, line, words):
     file = root / "generators" / "_shared" / "ramps.py"
     file.write_text(text)
-    result = cli("ops", "scale_by", "--root", root)
-    assert result.code == 3
-    assert f"{file}:{line}: the file does not load: {words}" in result.err
+    cli("ops", "scale_by", "--root", root).expect_error(3, f"{file}:{line}: the file does not load: {words}")
     (root / "generators" / "_shared" / "__init__.py").write_text(text)
     assert f"{file.with_name('__init__.py')}:{line}: " in cli("ops", "scale_by", "--root", root).err
 
@@ -114,9 +111,7 @@ def test_a_mistake_in_what_is_shared_names_its_file_and_line(cli, root, text, li
 def test_what_it_raises_in_a_recipe_names_its_file_and_line(cli, root):
     file = root / "generators" / "_shared" / "ramps.py"
     file.write_text("def first():\n    return {}['missing']\n")
-    result = cli("generate", "--all", "--root", root)
-    assert result.code == 3
-    assert f"KeyError: 'missing' ({file}:2)" in result.err
+    cli("generate", "--all", "--root", root).expect_error(3, f"KeyError: 'missing' ({file}:2)")
 
 
 def test_operators_do_not_import_each_other(cli, root, tmp_path):
@@ -124,17 +119,16 @@ def test_operators_do_not_import_each_other(cli, root, tmp_path):
     path = root / "generators" / "third" / "__init__.py"
     path.parent.mkdir()
     path.write_text("from ..other import OPERATOR\n")
-    result = cli("ops", "third", "--root", root)
-    assert result.code == 3
-    assert f"{path}:1: the file does not load: ModuleNotFoundError: No module named 'generators.other'" in result.err
+    cli("ops", "third", "--root", root).expect_error(
+        3, f"{path}:1: the file does not load: ModuleNotFoundError: No module named 'generators.other'"
+    )
 
 
 @pytest.mark.parametrize("module", ["mluops_gtest.authoring.lidar", "mluops_gtest.authoring.wrong_weights"])
 def test_a_module_that_moved_says_where_it_went(cli, root, module):
     path = root / "generators" / "_shared" / "ramps.py"
     path.write_text(f"import math\n\nfrom {module} import anything\n")
-    result = cli("ops", "scale_by", "--root", root)
-    assert result.code == 3
+    result = cli("ops", "scale_by", "--root", root).expect_code(3)
     file = {"lidar": "clouds", "wrong_weights": "wrong_products"}[module.rpartition(".")[2]]
     assert f"{path}:3: {module} moved to generators/_shared/{file}.py of the built-in content: copy it" in result.err
 

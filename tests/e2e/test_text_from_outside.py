@@ -1,17 +1,21 @@
 """What backends print and files are called reaches terminals, Markdown and CI systems as text and as nothing else."""
 
+import io
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
 import unicodedata
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 from mluops_gtest.cli.main import run_main
 from mluops_gtest.results.reports.terminal import escape
+from tests.conftest import ROOT
 from tests.support.disks import command
 from tests.support.toy_root import write_toy_root
 
@@ -97,13 +101,6 @@ def test_a_terminal_and_a_pipe(toy, hostile, tmp_path, options):
 
 @pytest.mark.slow
 def test_a_coloured_terminal_has_our_colours_alone(toy, hostile, tmp_path):
-    import os
-    import pty
-    import subprocess
-    import sys
-
-    from tests.conftest import ROOT
-
     ours, theirs = pty.openpty()
     words = ["run", "--root", str(toy), "-b", hostile, "--out", str(tmp_path / "out"), "-v"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm-256color"}
@@ -176,8 +173,7 @@ def strings(value):
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json", "markdown", "github", "gitlab"])
 def test_every_form_of_the_gate(cli, before, results, form):
-    result = cli("gate", results, "--against", before, "--cross-backend", "--format", form)
-    assert result.code == 1, result.err
+    result = cli("gate", results, "--against", before, "--cross-backend", "--format", form).expect_code(1)
     out = harmless(result.out)
     if form == "github":
         errors = [line for line in out.splitlines() if line.startswith("::error")]
@@ -201,20 +197,16 @@ def test_names_of_files(cli, toy, tmp_path):
         ["run", folder, "-v", "--out", tmp_path / "out"],
         ["convert", folder, tmp_path / "binary"],
     ):
-        result = cli(*words, "--root", toy)
-        assert result.code == 0, result.err
+        result = cli(*words, "--root", toy).expect_code(0)
         harmless(result.out)
         harmless(result.err)
     (folder / name).write_text("nonsense {")
     for words in (["list", folder], ["show", folder / name], ["convert", folder, tmp_path / "again"]):
-        result = cli(*words, "--root", toy)
-        assert result.code == 3
+        result = cli(*words, "--root", toy).expect_code(3)
         assert STEERING.findall(result.err) == []
-    wrong = cli("run", "--root", toy, "\x1b]0;owned\x07\u202e")
-    assert wrong.code == 5
+    wrong = cli("run", "--root", toy, "\x1b]0;owned\x07\u202e").expect_code(5)
     harmless(wrong.err)
-    usage = cli("run", "--shard", "\x1b]0;owned\x07")
-    assert usage.code == 2
+    usage = cli("run", "--shard", "\x1b]0;owned\x07").expect_code(2)
     harmless(usage.err)
 
 
@@ -222,10 +214,6 @@ def test_names_of_files(cli, toy, tmp_path):
     "text", ["a\\", "a\\\\", "a\\\\\\", "[/]", "[bold", "\\[bold]", "\\\\[/]", "[Bold]", "[]", ":x:"]
 )
 def test_markup_is_text(text):
-    import io
-
-    from rich.console import Console
-
     console = Console(file=io.StringIO(), width=200, emoji=False)
     console.print(f"[bold]{escape(text)}[/]|{escape(text)}[bold]x[/]")
     shown = text[:-1] + "\\x5c" if text.endswith("\\") else text
@@ -234,15 +222,9 @@ def test_markup_is_text(text):
 
 @pytest.mark.slow
 def test_stdout_in_a_narrow_encoding(toy):
-    import os
-    import subprocess
-    import sys
-
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
-        [sys.executable, "-m", "mluops_gtest", "show", "scale_by/ramp_3", "--root", str(toy)],
-        env=environment, capture_output=True, check=False,
-    )  # fmt: skip
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "mluops_gtest", "show", "scale_by/ramp_3", "--root", str(toy)]
+    done = subprocess.run(words, env=environment, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert rb"\u2264" in done.stdout
 

@@ -1,17 +1,12 @@
 """A path that no file system takes is the user's mistake, told in one sentence, wherever it stands."""
 
-import os
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
-
-from tests.conftest import ROOT
 
 LONG = "a" * 300
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -22,15 +17,9 @@ LONG = "a" * 300
         ("run", "--tag", "smoke", "--out", LONG),
     ],
 )
-def test_a_name_that_is_too_long(tmp_path, arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "mluops_gtest", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode in (2, 5, 74)
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert done.stderr.startswith("error: ")
-    assert list(tmp_path.iterdir()) == []
+def test_a_name_that_is_too_long(cli, arguments):
+    result = cli(*arguments)
+    assert result.code in (2, 5, 74)
+    (line,) = result.err.splitlines()
+    assert line.startswith("error: ")
+    assert list(Path().iterdir()) == []

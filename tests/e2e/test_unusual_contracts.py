@@ -36,8 +36,7 @@ status = 0 if len(tensors["x"]["descriptor"]["dims"]) == 1 else 3
 def root(cli, tmp_path):
     folder = write_positive_rows(tmp_path / "root")
     for selection in (["--all"], ["--tag", "heavy"]):
-        made = cli("generate", *selection, "--root", folder)
-        assert made.code == 0, made.err
+        cli("generate", *selection, "--root", folder).expect_code(0)
     return folder
 
 
@@ -157,18 +156,14 @@ class TestCriteriaOfACase:
     def test_mistakes(self, cli, root, criteria, message):
         cases = root / "cases" / "positive_rows.yaml"
         cases.write_text(cases.read_text().replace("{packed: {diff3: 1.0e-6}}", criteria))
-        result = cli("list", "--root", root)
-        assert result.code == 3
-        assert "positive_rows.yaml:8: case 'sharp': " in result.err
-        assert message in result.err
+        cli("list", "--root", root).expect_error(3, "positive_rows.yaml:8: case 'sharp': ", message)
 
     @pytest.mark.slow
     def test_other_criteria_need_no_new_cache(self, cli, run, root):
         """What a case is held to comes from its declaration, whatever a file that was made earlier says."""
         cases = root / "cases" / "positive_rows.yaml"
         cases.write_text(cases.read_text().replace("diff3: 1.0e-6", "diff3: 1.0e-3"))
-        stale = run("positive_rows/sharp", "--root", root)
-        assert stale.code == 3
+        stale = run("positive_rows/sharp", "--root", root).expect_code(3)
         assert "has changed since it was generated" in stale.results["positive_rows/sharp"]["reason"]
         assert cli("generate", "--all", "--root", root).code == 0
         backend = f"{root / 'backends.py'}:IsALittleOff"
@@ -189,17 +184,9 @@ class TestHeavy:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
-            'rows_owned="count"',
-            'rows_owned="cont"',
-            "which is neither a result nor another output. Did you mean 'count'?",
-        ),
+        ('rows_owned="count"', 'rows_owned="cont"', "neither a result nor another output. Did you mean 'count'?"),
         ("preset=-1, kept", "kept", "keeps what nobody presets"),
-        (
-            'checks.not_empty("x", "§1", writes',
-            'checks.not_empty("x", "§1", Status.BAD_PARAM, writes',
-            "A call that is refused",
-        ),
+        ('not_empty("x", "§1", writes', 'not_empty("x", "§1", Status.BAD_PARAM, writes', "A call that is refused"),
     ],
 )
 def test_slips_of_authors(cli, root, old, new, message):
@@ -207,7 +194,4 @@ def test_slips_of_authors(cli, root, old, new, message):
     text = generator.read_text()
     assert old in text
     generator.write_text(text.replace(old, new))
-    result = cli("list", "--root", root)
-    assert result.code == 3
-    assert "positive_rows.py:" in result.err
-    assert message in result.err
+    cli("list", "--root", root).expect_error(3, "positive_rows.py:", message)

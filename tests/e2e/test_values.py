@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,8 +29,7 @@ def test_a_wrong_element_stands_out_of_the_rounding(run):
 
 @pytest.mark.slow
 def test_in_an_output_within_its_criteria_nothing_is_beyond_tolerance(run):
-    result = run(CASE, "--backend", wrong("OneUlpOff"))
-    assert result.code == 0
+    result = run(CASE, "--backend", wrong("OneUlpOff")).expect_code(0)
     worst = result.results[CASE]["worst"]
     assert (worst["beyond"], worst["bits_unequal"], worst["max_ulp"]) == (None, 1, 1)
 
@@ -38,8 +38,7 @@ class TestDiff:
     @pytest.mark.slow
     def test_the_worst_elements_come_first(self, cli, run):
         told = run(CASE, "--backend", wrong("RoundsAndOneWrong")).results[CASE]["worst"]
-        result = cli("diff", CASE, "--backend", wrong("RoundsAndOneWrong"), "-n", 2)
-        assert result.code == 1
+        result = cli("diff", CASE, "--backend", wrong("RoundsAndOneWrong"), "-n", 2).expect_code(1)
         assert result.lines[0] == f"failed {CASE}"
         head = next(at for at, line in enumerate(result.lines) if line.startswith("index"))
         assert result.lines[head].split() == ["index", "flat", "got", "expected", "error", "relative"]
@@ -67,8 +66,7 @@ class TestDiff:
         ("name", "words"), [("Exact", "all elements are equal"), ("OneUlpOff", "0 of 640 elements")]
     )
     def test_a_case_that_passes_exits_0(self, cli, name, words):
-        result = cli("diff", CASE, "--backend", wrong(name))
-        assert result.code == 0
+        result = cli("diff", CASE, "--backend", wrong(name)).expect_code(0)
         assert result.lines[0] == f"passed {CASE}"
         assert words in result.out
 
@@ -78,9 +76,7 @@ class TestDiff:
 
     @pytest.mark.slow
     def test_a_backend_that_raises_is_told_as_by_run(self, cli):
-        result = cli("diff", CASE, "--backend", wrong("Raises"))
-        assert result.code == 1
-        assert "ZeroDivisionError: in my kernel" in result.out
+        result = cli("diff", CASE, "--backend", wrong("Raises")).expect_output(1, "ZeroDivisionError: in my kernel")
         assert "index" not in result.out
 
     @pytest.mark.slow
@@ -93,14 +89,11 @@ class TestDiff:
 
     @pytest.mark.parametrize("options", [(), ("--backend", "numpy", "--from", ".")])
     def test_it_needs_one_source_of_outputs(self, cli, options):
-        result = cli("diff", CASE, *options)
-        assert result.code == 2
-        assert "either --backend" in result.err
+        cli("diff", CASE, *options).expect_error(2, "either --backend")
 
     @pytest.mark.slow
     def test_save_writes_what_any_tool_reads(self, cli, tmp_path):
-        result = cli("diff", CASE, "--backend", wrong("RoundsAndOneWrong"), "--save", tmp_path / "values")
-        assert result.code == 1
+        assert cli("diff", CASE, "--backend", wrong("RoundsAndOneWrong"), "--save", tmp_path / "values").code == 1
         loaded = {path.name: np.load(path) for path in (tmp_path / "values").glob("*.npy")}
         assert set(loaded) == {
             "geom_xyz.npy", "input_features.npy", "output_features.got.npy", "output_features.expected.npy",
@@ -116,9 +109,20 @@ class TestDiff:
 
     def test_what_cannot_be_saved_is_exit_74(self, cli, tmp_path):
         (tmp_path / "file").write_text("")
-        result = cli("diff", CASE, "--backend", "numpy", "--save", tmp_path / "file" / "values")
-        assert result.code == 74
-        assert "cannot be written" in result.err
+        cli("diff", CASE, "--backend", "numpy", "--save", tmp_path / "file" / "values").expect_error(
+            74, "cannot be written"
+        )
+
+
+@pytest.fixture(scope="module")
+def with_outputs(run_once):
+    """A run that kept the outputs of a case that fails."""
+    return run_once(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed", code=1)
+
+
+@pytest.fixture
+def copied(with_outputs, tmp_path):
+    return Path(shutil.copytree(with_outputs, tmp_path / "copied"))
 
 
 class TestSavedOutputs:
@@ -143,10 +147,9 @@ class TestSavedOutputs:
     def test_failed_keeps_nothing_of_a_run_that_passes(self, cli, run):
         result = run(CASE, "--backend", "numpy", "--save-outputs", "failed")
         assert "Outputs of" not in result.out
-        told = cli("diff", CASE, "--from", result.folder)
-        assert told.code == 2
-        assert "--save-outputs" in told.err
-        assert f"`mluops-test diff {CASE} --backend numpy` runs the case now" in told.err
+        cli("diff", CASE, "--from", result.folder).expect_error(
+            2, "--save-outputs", f"`mluops-test diff {CASE} --backend numpy` runs the case now"
+        )
 
     @pytest.mark.slow
     def test_the_seed_of_the_run_is_taken(self, cli, run):
@@ -162,54 +165,46 @@ class TestSavedOutputs:
         copy.parent.mkdir()
         shutil.copy(builtin_root().path / "prototxt" / f"{OTHER}.prototxt", copy)
         result = run(copy, "--backend", wrong("AllZero"), "--save-outputs", "failed")
-        told = cli("diff", copy, "--from", result.folder)
-        assert told.code == 1, told.err
-        assert "output_features" in told.out
+        cli("diff", copy, "--from", result.folder).expect_output(1, "output_features")
 
     @pytest.mark.slow
     def test_the_first_failure_of_several_tries_is_kept(self, cli, run):
         result = run(CASE, "--backend", wrong("WrongAtFirst"), "--reruns", 2, "--save-outputs", "all")
         assert result.results[CASE]["outcome"] == "flaky"
-        told = cli("diff", CASE, "--from", result.folder)
-        assert told.code == 1
-        assert "the run itself: flaky" in told.out
+        cli("diff", CASE, "--from", result.folder).expect_output(1, "the run itself: flaky")
 
     @pytest.mark.slow
-    def test_overwriting_a_run_removes_its_outputs_and_nothing_else(self, cli, run):
-        result = run(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed")
-        (result.folder / "outputs" / "mine.txt").write_text("keep me")
-        assert cli("run", OTHER, "--out", result.folder, "--overwrite").code == 0
-        assert [path.name for path in (result.folder / "outputs").rglob("*")] == ["mine.txt"]
+    def test_overwriting_a_run_removes_its_outputs_and_nothing_else(self, cli, copied):
+        (copied / "outputs" / "mine.txt").write_text("keep me")
+        assert cli("run", OTHER, "--out", copied, "--overwrite").code == 0
+        assert [path.name for path in (copied / "outputs").rglob("*")] == ["mine.txt"]
 
     @pytest.mark.slow
     def test_what_cannot_be_kept_costs_no_result(self, cli, tmp_path):
         out = tmp_path / "results"
         out.mkdir()
         (out / "outputs").write_text("in the way")
-        result = cli("run", CASE, OTHER, "--backend", wrong("AllZero"), "--save-outputs", "failed", "--out", out)
-        assert result.code == 74
-        assert "cannot be written" in result.err
+        cli("run", CASE, OTHER, "--backend", wrong("AllZero"), "--save-outputs", "failed", "--out", out).expect_error(
+            74, "cannot be written"
+        )
         assert json.loads((out / "report.json").read_text())["summary"] == {"failed": 2}
 
     @pytest.mark.slow
     @pytest.mark.parametrize(
-        "break_it", ["cut", "other type", "the inputs of the case have changed", "no number", "gone"]
+        ("name", "spoil"),
+        [
+            ("output_features.npy", lambda file: file.write_bytes(file.read_bytes()[:-4])),
+            ("output_features.npy", lambda file: np.save(file, np.load(file).astype(np.float64))),
+            ("output_features.npy", Path.unlink),
+            ("outputs.json", lambda file: file.write_text(file.read_text().replace('"inputs": "', '"inputs": "0'))),
+            (
+                "outputs.json",
+                lambda file: file.write_text(file.read_text().replace('"scalars": {', '"scalars": {"n": ""')),
+            ),
+        ],
+        ids=["cut", "other type", "gone", "the inputs of the case have changed", "no number"],
     )
-    def test_files_that_were_changed_are_refused(self, cli, run, break_it):
-        result = run(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed")
-        place = result.folder / "outputs" / CASE
-        file, record = place / "output_features.npy", place / "outputs.json"
-        match break_it:
-            case "cut":
-                file.write_bytes(file.read_bytes()[:-4])
-            case "other type":
-                np.save(file, np.load(file).astype(np.float64))
-            case "the inputs of the case have changed":
-                record.write_text(record.read_text().replace('"inputs": "', '"inputs": "0'))
-            case "no number":
-                record.write_text(record.read_text().replace('"scalars": {}', '"scalars": {"n": "one"}'))
-            case "gone":
-                file.unlink()
-        told = cli("diff", CASE, "--from", result.folder)
-        assert told.code == 3
-        assert str(place) in told.err
+    def test_files_that_were_changed_are_refused(self, cli, copied, name, spoil):
+        place = copied / "outputs" / CASE
+        spoil(place / name)
+        cli("diff", CASE, "--from", copied).expect_error(3, str(place))

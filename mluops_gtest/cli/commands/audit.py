@@ -16,7 +16,7 @@ from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.echo import echo
-from mluops_gtest.cli.options import complete_operators, format_option, jobs_option, root_option, selection_options
+from mluops_gtest.cli.options import format_option, jobs_option, operators_option, root_option, selection_options
 from mluops_gtest.core.case import TAGS, Query
 
 if TYPE_CHECKING:
@@ -199,51 +199,26 @@ def _print(page: MutantsPage | OutputsPage, form: str, *, every: bool) -> None:
         echo("\n".join(page.markdown() if form == "markdown" else page.text(every=every)))
 
 
-_EPILOG = """\b
-Examples:
-  mluops-test audit operators                              every operator
-  mluops-test audit operators --op voxel_pooling_forward   one operator
-  mluops-test audit operators --root ../my_operators       operators of your own
-  mluops-test audit operators --seeds 2                    a quick look
-  mluops-test audit operators --rules                      what each rule demands
-  mluops-test audit operators --format json                for programs
-  mluops-test audit mutants -j 2                           which cases catch which wrong implementation?
-  mluops-test audit outputs                                which wrong outputs do the cases catch?
-"""
-_OUTPUTS_EPILOG = """\b
-Examples:
-  mluops-test audit outputs --first-catch                  is each fault caught at all? Takes seconds
-  mluops-test audit outputs --op ball_query                one operator: faults by families of cases
-  mluops-test audit outputs --op ball_query --list         what each case lets through
-  mluops-test audit outputs ball_query/hits_around_nsample_float --list    one case
-  mluops-test audit outputs my_cases/ --list               files of your own
-  mluops-test audit outputs --format markdown              the table of docs/reference/audit.md
-"""
-_MUTANTS_EPILOG = """\b
-Examples:
-  mluops-test audit mutants -j 2                           every operator, every case
-  mluops-test audit mutants --op ball_query --list         which cases catch which
-  mluops-test audit mutants --first-kill -j 2              is each caught at all? For CI: a fraction of the time
-  mluops-test audit mutants --budget 60                    what can be tried in a minute
-  mluops-test audit mutants --first-kill --format markdown the table of docs/reference/audit.md
-"""
+_operators_option = operators_option("Only this operator, e.g. --op voxel_pooling_forward.")
 
 
-_operators_option = click.option(
-    "--op",
-    "names",
-    multiple=True,
-    help="Only this operator, e.g. --op voxel_pooling_forward.",
-    shell_complete=complete_operators,
-)
-
-
-@click.group("audit", epilog=_EPILOG)
+@click.group("audit")
 def command() -> None:
-    """Check operators against the rules of the suite."""
+    """Check operators against the rules of the suite.
+
+    Examples:
+      mluops-test audit operators                              every operator
+      mluops-test audit operators --op voxel_pooling_forward   one operator
+      mluops-test audit operators --root ../my_operators       operators of your own
+      mluops-test audit operators --seeds 2                    a quick look
+      mluops-test audit operators --rules                      what each rule demands
+      mluops-test audit operators --format json                for programs
+      mluops-test audit mutants -j 2                           which cases catch which wrong implementation?
+      mluops-test audit outputs                                which wrong outputs do the cases catch?
+    """
 
 
-@command.command("operators", epilog=_EPILOG)
+@command.command("operators")
 @_operators_option
 @root_option
 @click.option(
@@ -256,7 +231,7 @@ def command() -> None:
 )
 @click.option("--rules", is_flag=True, help="Only print the rules and what each demands.")
 @format_option("text", "json")
-def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules: bool, form: str) -> int:
+def audit_rules(roots: tuple[str, ...], operators: tuple[str, ...], seeds: int, rules: bool, form: str) -> int:
     """Check every operator: its checks and their order, cases, twins, shapes, mutants and kernel.
 
     Exit 1 if an operator breaks a rule. Every finding says what is wrong, where, and what to do.
@@ -272,9 +247,9 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
         return int(ExitCode.OK)
     session = Session(roots)
     known = session.catalogue.operators
-    if not names:
+    if not operators:
         session.catalogue.load_all()
-    chosen = [known.find(name).name for name in names] or list(known)
+    chosen = [known.find(name).name for name in operators] or list(known)
     found = [
         {"rule": rule, "operator": name, **asdict(problem)}
         for name in track(chosen, len(chosen), stderr())
@@ -291,7 +266,7 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
     return int(ExitCode.FAILED if found else ExitCode.OK)
 
 
-@command.command("mutants", epilog=_MUTANTS_EPILOG)
+@command.command("mutants")
 @_operators_option
 @root_option
 @click.option("--first-kill", is_flag=True, help="Leave each wrong implementation at the first case that catches it.")
@@ -306,7 +281,7 @@ def operators(roots: tuple[str, ...], names: tuple[str, ...], seeds: int, rules:
 @format_option("text", "json", "markdown")
 def mutants(
     roots: tuple[str, ...],
-    names: tuple[str, ...],
+    operators: tuple[str, ...],
     first_kill: bool,
     budget: float | None,
     jobs: int,
@@ -317,6 +292,13 @@ def mutants(
 
     Beside them, wrong statuses are made from the ordered checks: one forgotten, exchanged with its neighbour, with
     another status, or writing before it refuses. Exit 1 if the cases do not catch one, or one was not tried.
+
+    Examples:
+      mluops-test audit mutants -j 2                           every operator, every case
+      mluops-test audit mutants --op ball_query --list         which cases catch which
+      mluops-test audit mutants --first-kill -j 2              is each caught at all? For CI: a fraction of the time
+      mluops-test audit mutants --budget 60                    what can be tried in a minute
+      mluops-test audit mutants --first-kill --format markdown the table of docs/reference/audit.md
     """
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.terminal import stderr, track
@@ -324,7 +306,7 @@ def mutants(
     from mluops_gtest.search.mutants import TrialPlan, mutant_names, trials
 
     known = Session(roots).catalogue.operators
-    chosen = [known.find(name).name for name in names] or list(known)
+    chosen = [known.find(name).name for name in operators] or list(known)
     shipped = {name: known.part(name, MUTANTS) or () for name in chosen}
     planned = {name: mutant_names(known[name], shipped[name]) for name in chosen}
     total = sum(map(len, planned.values()))
@@ -340,7 +322,7 @@ def mutants(
     return int(ExitCode.FAILED if page.survivors or untried else ExitCode.OK)
 
 
-@command.command("outputs", epilog=_OUTPUTS_EPILOG)
+@command.command("outputs")
 @selection_options
 @click.option(
     "--first-catch", is_flag=True, help="Leave each fault at the first case that catches it, small ones first."
@@ -353,6 +335,14 @@ def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool
     Each is judged twice: by the criteria of the documents, and element by element by what arithmetic allows. Without
     a selection the default set is measured. Exit 1 if no case of an operator catches a fault that it does not accept,
     or if one catches a fault that it does.
+
+    Examples:
+      mluops-test audit outputs --first-catch                  is each fault caught at all? Takes seconds
+      mluops-test audit outputs --op ball_query                one operator: faults by families of cases
+      mluops-test audit outputs --op ball_query --list         what each case lets through
+      mluops-test audit outputs ball_query/hits_around_nsample_float --list    one case
+      mluops-test audit outputs my_cases/ --list               files of your own
+      mluops-test audit outputs --format markdown              the table of docs/reference/audit.md
     """
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.terminal import stderr, track

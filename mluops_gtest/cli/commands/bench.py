@@ -23,15 +23,8 @@ if TYPE_CHECKING:
 
     from mluops_gtest.results.statistics import TimedPair
 
-_BENCH_EPILOG = """\b
-Examples:
-  mluops-test bench --tag network --backend numpy --backend torch
-  mluops-test bench 'masked_im2col_forward/retinanet_*' -b c:./old.so -b c:./new.so
-  mluops-test bench --op get_indice_pairs --tag smoke -b numpy -b my_kernels.py:backend --samples 200
-"""
 
-
-@click.command("bench", epilog=_BENCH_EPILOG)
+@click.command("bench")
 @selection_options
 @backend_option(
     "Give it twice: the backend to compare with, then the backend to judge, e.g. -b c:./old.so -b c:./new.so.",
@@ -61,6 +54,11 @@ def command(
     Every case is checked on both backends before and after it is timed; wrong results are not compared. The answer is
     faster or slower when the medians differ by at least 5 % and by more than chance explains, otherwise inconclusive. A
     call that takes hardly longer than an empty call is too short to judge.
+
+    Examples:
+      mluops-test bench --tag network --backend numpy --backend torch
+      mluops-test bench 'masked_im2col_forward/retinanet_*' -b c:./old.so -b c:./new.so
+      mluops-test bench --op get_indice_pairs --tag smoke -b numpy -b my_kernels.py:backend --samples 200
     """
     import contextlib
 
@@ -152,20 +150,7 @@ def _print(console: "Console", backends: Sequence[str], found: "Sequence[TimedPa
     console.print(f"{second} against {first}: {', '.join(words)}", soft_wrap=True)
 
 
-_DEVICE_EPILOG = """\b
-Examples:
-  mluops-test device-spec --measure -o host.yaml   measure this machine
-  mluops-test device-spec my_device.yaml           check a description and show it
-
-\b
-A description is YAML that you can write yourself:
-  name: my-device
-  bandwidth_bytes_per_s: 1.2e+12
-  peak_ops_per_s: {float: 1.6e+13, half: 6.4e+13}   or one number
-"""
-
-
-@click.command("device-spec", epilog=_DEVICE_EPILOG)
+@click.command("device-spec")
 @click.argument("file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--measure", is_flag=True, help="Measure this machine with numpy: memory copies and matrix products.")
 @click.option(
@@ -179,6 +164,15 @@ def device_spec(file: Path | None, measure: bool, out: Path | None) -> None:
     """Check and show the description of a device, or measure this machine.
 
     `run --perf --device-spec FILE` then says how much of the bandwidth and peak each case reaches.
+
+    Examples:
+      mluops-test device-spec --measure -o host.yaml   measure this machine
+      mluops-test device-spec my_device.yaml           check a description and show it
+
+    A description is YAML that you can write yourself:
+      name: my-device
+      bandwidth_bytes_per_s: 1.2e+12
+      peak_ops_per_s: {float: 1.6e+13, half: 6.4e+13}   or one number
     """
     from mluops_gtest.base.files import replace_text
     from mluops_gtest.cli.echo import echo

@@ -10,15 +10,8 @@ from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.options import file_options, format_option, root_option, selection_options
 from mluops_gtest.core.case import Query
 
-_CONVERT_EPILOG = """\b
-Examples:
-  mluops-test convert case.prototxt case.pb
-  mluops-test convert case.pb case.prototxt
-  mluops-test convert my_cases/ binary_cases/ --to pb
-"""
 
-
-@click.command("convert", epilog=_CONVERT_EPILOG)
+@click.command("convert")
 @click.argument("src", type=click.Path(path_type=Path, exists=True))
 @click.argument("dst", type=click.Path(path_type=Path))
 @click.option(
@@ -30,7 +23,13 @@ Examples:
 @click.option("--drop-unknown", is_flag=True, help="Convert a text file even if unknown fields get lost.")
 @root_option
 def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop_unknown: bool) -> int:
-    """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder and everything below it."""
+    """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder and everything below it.
+
+    Examples:
+      mluops-test convert case.prototxt case.pb
+      mluops-test convert case.pb case.prototxt
+      mluops-test convert my_cases/ binary_cases/ --to pb
+    """
     from mluops_gtest.base.files import place_below
     from mluops_gtest.casefiles.files import convert
     from mluops_gtest.casefiles.schema import Schema
@@ -79,15 +78,7 @@ def _target_suffix(source: Path, form: str | None) -> str:
     return BINARY if source.suffix == TEXT else TEXT
 
 
-_EXPORT_EPILOG = """\b
-Examples:
-  mluops-test export --out released                        the default set
-  mluops-test export --op voxel_pooling_forward --tag network --out released --format pb
-  mluops-test export my_cases/ --out released              files of your own
-"""
-
-
-@click.command("export", epilog=_EXPORT_EPILOG)
+@click.command("export")
 @selection_options
 @click.option(
     "--out",
@@ -105,6 +96,11 @@ def export_cases(
     Each case becomes OPERATOR/test_case/NAME with only the fields of the schema and the ids input1, …, output1, …;
     index.json lists them. The runner can only compare values, all of them, so cases that expect a status, need a
     special caller or leave rows of an output free are left out and listed with the reason.
+
+    Examples:
+      mluops-test export --out released                        the default set
+      mluops-test export --op voxel_pooling_forward --tag network --out released --format pb
+      mluops-test export my_cases/ --out released              files of your own
     """
     from mluops_gtest.catalog.produce import Export, not_exportable
     from mluops_gtest.catalog.selection import Session
@@ -140,17 +136,11 @@ def export_cases(
     return int(ExitCode.OK if export.written else ExitCode.EMPTY)
 
 
-_SCHEMA_EPILOG = """\b
-Examples:
-  mluops-test schema                              the schema of case files
-  mluops-test schema mluops_gtest_expect.proto    our extension of it
-  mluops-test schema --out proto/                 both, as files for protoc
-"""
 # Listed here so that --help loads no schema; a test compares the list with the files written.
 _FILES = ("mluoptest.proto", "mluops_gtest_expect.proto")
 
 
-@click.command("schema", epilog=_SCHEMA_EPILOG)
+@click.command("schema")
 @click.argument("file", type=click.Choice(_FILES), default=_FILES[0])
 @click.option(
     "--out",
@@ -163,6 +153,11 @@ def schema(roots: tuple[str, ...], file: str, out: Path | None) -> None:
 
     With it, protobuf tools of any language can read case files. Cases that expect a status or need a special caller
     have one more field; mluops_gtest_expect.proto declares it.
+
+    Examples:
+      mluops-test schema                              the schema of case files
+      mluops-test schema mluops_gtest_expect.proto    our extension of it
+      mluops-test schema --out proto/                 both, as files for protoc
     """
     from mluops_gtest.base.files import replace_file
     from mluops_gtest.casefiles.schema import Schema, proto_files

@@ -38,14 +38,6 @@ if TYPE_CHECKING:
     from mluops_gtest.results.saved_outputs import CaseOutputs, OutputPair
     from mluops_gtest.running.options import RunOptions
 
-_EPILOG = """\b
-Examples:
-  mluops-test diff voxel_pooling_forward/bevdepth_twin --backend my_kernels.py:backend
-  mluops-test diff voxel_pooling_forward/bevdepth_twin --backend c:./libmykernels.so -n 30
-  mluops-test diff path/to/case.prototxt -b exec:./my_program --save values
-  mluops-test run -b my_kernels.py:backend --save-outputs failed --out results
-  mluops-test diff voxel_pooling_forward/bevdepth_twin --from results
-"""
 _MAX_ROWS = 16
 _MAX_COLUMNS = 64
 # What stands beside the cells of the map.
@@ -64,7 +56,7 @@ _SCRIPT = "look.py"
 _BESIDE_FROM = {"case", "results", "number", "save_to"}
 
 
-@click.command("diff", epilog=_EPILOG)
+@click.command("diff")
 @click.argument("case", shell_complete=complete_ids)
 @backend_option("Run the case now on this backend (named as for `run`), e.g. -b my_kernels.py:backend.")
 @click.option(
@@ -112,6 +104,13 @@ def command(
 
     For each output it prints the elements with the largest errors (the last column is the error divided by
     max(|expected|, rms of expected)) and a map of where the errors are. Exit 0 if the case passes, 1 if not.
+
+    Examples:
+      mluops-test diff voxel_pooling_forward/bevdepth_twin --backend my_kernels.py:backend
+      mluops-test diff voxel_pooling_forward/bevdepth_twin --backend c:./libmykernels.so -n 30
+      mluops-test diff path/to/case.prototxt -b exec:./my_program --save values
+      mluops-test run -b my_kernels.py:backend --save-outputs failed --out results
+      mluops-test diff voxel_pooling_forward/bevdepth_twin --from results
     """
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.terminal import print_page, stdout

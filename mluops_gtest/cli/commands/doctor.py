@@ -4,17 +4,11 @@ import click
 
 from mluops_gtest.cli.options import adapter_options, backend_option, root_option, run_option
 
-_DOCTOR_EPILOG = """\b
-Examples:
-  mluops-test doctor --backend my_kernels.py:backend
-  mluops-test doctor --backend c:./libmykernels.so --op voxel_pooling_forward
-  mluops-test doctor --self
-"""
 # Parts compared both ways: two cells and a rest.
 _COMPARED = 70_000
 
 
-@click.command("doctor", epilog=_DOCTOR_EPILOG)
+@click.command("doctor")
 @backend_option("The backend to check (named as for `run`), e.g. -b my_kernels.py:backend.")
 @click.option("--self", "own", is_flag=True, help="Check mluops-test itself: what it runs on, and its native core.")
 @click.option("--op", "operators", multiple=True, help="Only this operator, e.g. --op get_indice_pairs.")
@@ -33,6 +27,11 @@ def command(
     """Check a backend before you test it: what it offers, which promise it breaks, what to do about it.
 
     It runs small cases in a worker process. Exit 0 if the backend keeps every promise, 1 if it breaks one.
+
+    Examples:
+      mluops-test doctor --backend my_kernels.py:backend
+      mluops-test doctor --backend c:./libmykernels.so --op voxel_pooling_forward
+      mluops-test doctor --self
     """
     if own:
         return _check_self()
@@ -123,20 +122,17 @@ def disagreements() -> list[str]:
     return wrong
 
 
-_BACKENDS_EPILOG = """\b
-Examples:
-  mluops-test backends
-  mluops-test run --backend reference
-  mluops-test run --backend my_package.kernels:backend
-  mluops-test run --backend ./my_kernels.py:backend
-"""
-
-
-@click.command("backends", epilog=_BACKENDS_EPILOG)
+@click.command("backends")
 def backends() -> None:
     """Show which backends are installed and whether they load.
 
     Any Python object can be a backend, too: module:attribute or path/file.py[:attribute].
+
+    Examples:
+      mluops-test backends
+      mluops-test run --backend reference
+      mluops-test run --backend my_package.kernels:backend
+      mluops-test run --backend ./my_kernels.py:backend
     """
     from mluops_gtest.backends.registry import known_backends
     from mluops_gtest.cli.terminal import stdout

@@ -11,7 +11,7 @@ import click
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.options import (
     cluster_options,
-    complete_operators,
+    operators_option,
     options_from,
     root_option,
     run_option,
@@ -27,27 +27,10 @@ if TYPE_CHECKING:
     from mluops_gtest.search.fuzz import FuzzReport
 
 _MAX_BROKEN = 5
-_EPILOG = """\b
-Examples:
-  mluops-test fuzz --backend my_kernels.py                       every operator, for a minute
-  mluops-test fuzz --backend c:./libk.so --op ball_query         one operator
-  mluops-test fuzz --backend c:./libk.so --seconds 3600 -j 2     for an hour, in two workers
-  mluops-test fuzz --backend c:./libk.so --cases 2000 --seed 7   2000 draws per operator, the same ones everywhere
-  mluops-test fuzz --backend c:./libk.so --guard-pages           also find reads outside a buffer
-  mluops-test fuzz --backend c:./libk.so --stress 5x             each draw five times, with changing threads
-  mluops-test fuzz --backend c:./libk.so --corpus corpus         go on where the last run stopped, old failures first
-  mluops-test fuzz --backend mlu --cluster tcp://node1:8786      on many machines, see docs/how-to/many-machines.md
-"""
 
 
-@click.command("fuzz", epilog=_EPILOG)
-@click.option(
-    "--op",
-    "operators",
-    multiple=True,
-    help="Only this operator, e.g. --op ball_query (repeat it: all of them).",
-    shell_complete=complete_operators,
-)
+@click.command("fuzz")
+@operators_option("Only this operator, e.g. --op ball_query (repeat it: all of them).")
 @click.option(
     "--seconds",
     type=click.FloatRange(0, min_open=True),
@@ -89,7 +72,17 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
     Calls come from the parameter space that each operator declares: valid, just valid, just invalid, wrong in two ways,
     with sizes around powers of two and special values. Every element is held to what arithmetic allows. Of each cause
     the smallest case is kept in the corpus. The same seed draws the same calls. Exit 1 if anything fails.
-    """
+
+    Examples:
+      mluops-test fuzz --backend my_kernels.py                       every operator, for a minute
+      mluops-test fuzz --backend c:./libk.so --op ball_query         one operator
+      mluops-test fuzz --backend c:./libk.so --seconds 3600 -j 2     for an hour, in two workers
+      mluops-test fuzz --backend c:./libk.so --cases 2000 --seed 7   2000 draws per operator, the same ones everywhere
+      mluops-test fuzz --backend c:./libk.so --guard-pages           also find reads outside a buffer
+      mluops-test fuzz --backend c:./libk.so --stress 5x             each draw five times, with changing threads
+      mluops-test fuzz --backend c:./libk.so --corpus corpus         go on where the last run stopped, old failures first
+      mluops-test fuzz --backend mlu --cluster tcp://node1:8786      on many machines, see docs/how-to/many-machines.md
+    """  # noqa: E501 - a line of the help page
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo_error, one_interrupt
     from mluops_gtest.cli.terminal import FuzzProgress, print_page, stderr, stdout

@@ -31,27 +31,10 @@ if TYPE_CHECKING:
 _MAX_FINDINGS = 30
 _MAX_NAMED = 10
 _STYLES = {"blocking": "bold red", "with outliers": "yellow"}
-_GATE_EPILOG = """\b
-Examples:
-  mluops-test gate results --against baseline.json --update           start: write the file, then commit it
-  mluops-test gate results --against baseline.json                    may this change be merged?
-  mluops-test gate results --against baseline.json --waivers waivers.yaml
-  mluops-test gate results --against baseline.json --write-waivers known.yaml --owner ann --expires 2027-03-31 \\
-      --reason 'tile edges, bug 17'                                   take in what fails today
-  mluops-test gate results --against last-night/                      any results folder or report.json works
-  mluops-test gate results --against baseline.json --subset           RESULTS has only some of the cases
-  mluops-test gate results --against baseline.json --format github    annotations on the change
-  mluops-test gate results --against baseline.json --strict-accuracy --drift-factor voxel_pooling_forward=8
-  mluops-test gate results --against baseline.json --update --accept missing     cases were removed on purpose
-  mluops-test gate perf-1 --aa perf-2 --aa perf-3 --against baseline.json --update
-
-\b
-Exit codes: 0 may be merged, 1 blocked, 2 wrong usage, 3 waivers or baseline broken, 5 nothing or too little compared.
-"""
 _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
 
 
-@click.command("gate", epilog=_GATE_EPILOG)
+@click.command("gate")
 @click.argument("results", type=_FOLDER_OR_FILE)
 @click.option(
     "--against",
@@ -129,7 +112,22 @@ def command(form: str, update: bool, new_waivers: Path | None, **options: Any) -
     Cases block a merge when they regressed, fail newly, fail still without a waiver, are missing, newly skipped,
     suspect, not reached or slower, or pass with elements beyond what arithmetic allows where they had none.
     Waivers that are out of date block, too.
-    """
+
+    Examples:
+      mluops-test gate results --against baseline.json --update           start: write the file, then commit it
+      mluops-test gate results --against baseline.json                    may this change be merged?
+      mluops-test gate results --against baseline.json --waivers waivers.yaml
+      mluops-test gate results --against baseline.json --write-waivers known.yaml --owner ann --expires 2027-03-31 \\
+          --reason 'tile edges, bug 17'                                   take in what fails today
+      mluops-test gate results --against last-night/                      any results folder or report.json works
+      mluops-test gate results --against baseline.json --subset           RESULTS has only some of the cases
+      mluops-test gate results --against baseline.json --format github    annotations on the change
+      mluops-test gate results --against baseline.json --strict-accuracy --drift-factor voxel_pooling_forward=8
+      mluops-test gate results --against baseline.json --update --accept missing     cases were removed on purpose
+      mluops-test gate perf-1 --aa perf-2 --aa perf-3 --against baseline.json --update
+
+    Exit codes: 0 may be merged, 1 blocked, 2 wrong usage, 3 waivers or baseline broken, 5 nothing or too little compared.
+    """  # noqa: E501 - a line of the help page
     from mluops_gtest.cli.terminal import print_page, stdout
     from mluops_gtest.results.gate_reference import baseline_text
     from mluops_gtest.results.gate_request import GateRequest, make_update, reach_decision
@@ -357,16 +355,7 @@ def _ratio(before: float, after: float) -> str:
     return f"{after / before:.2f}" if before > 0 and math.isfinite(before) else _ABSENT
 
 
-_COMPARE_EPILOG = """\b
-Examples:
-  mluops-test compare results-numpy results-mlu         what differs between two backends
-  mluops-test compare before after --all                every case with readings and times
-  mluops-test compare before after --gate               exit 1 when a case is worse in `after`
-  mluops-test compare before after --format json        for programs
-"""
-
-
-@click.command("compare", epilog=_COMPARE_EPILOG)
+@click.command("compare")
 @click.argument("before", metavar="A", type=click.Path(path_type=Path, exists=True))
 @click.argument("after", metavar="B", type=click.Path(path_type=Path, exists=True))
 @click.option("--all", "everything", is_flag=True, help="Also show the cases that differ only in time.")
@@ -378,6 +367,12 @@ def compare_runs(before: Path, after: Path, everything: bool, gate: bool, form: 
 
     A and B are results folders or report.json files; the backends may differ. The exit code is 0 unless you give
     --gate. Readings and times are shown, not judged: `mluops-test gate` judges them.
+
+    Examples:
+      mluops-test compare results-numpy results-mlu         what differs between two backends
+      mluops-test compare before after --all                every case with readings and times
+      mluops-test compare before after --gate               exit 1 when a case is worse in `after`
+      mluops-test compare before after --format json        for programs
     """
     from mluops_gtest.results.folder import read_report
     from mluops_gtest.results.run_comparison import compare, comparison_to_json

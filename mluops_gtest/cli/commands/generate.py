@@ -19,16 +19,8 @@ if TYPE_CHECKING:
     from mluops_gtest.catalog.cache import CacheContents, CachedCase
     from mluops_gtest.catalog.produce import Produced, Target
 
-_GENERATE_EPILOG = """\b
-Examples:
-  mluops-test generate --all                        the whole content of this checkout, lock file included
-  mluops-test generate --all --check -j 2           are the stored cases still what generate makes?
-  mluops-test generate --op voxel_pooling_forward --out /tmp/cases --format pb
-  mluops-test generate masked_im2col_forward/edge_top_float
-"""
 
-
-@click.command("generate", epilog=_GENERATE_EPILOG)
+@click.command("generate")
 @selection_options
 @click.option(
     "--out",
@@ -46,6 +38,12 @@ def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, j
     baselines.lock beside them.
     Larger cases are made when they are first run, and kept in the cache. With --out it writes every selected case to
     that folder instead.
+
+    Examples:
+      mluops-test generate --all                        the whole content of this checkout, lock file included
+      mluops-test generate --all --check -j 2           are the stored cases still what generate makes?
+      mluops-test generate --op voxel_pooling_forward --out /tmp/cases --format pb
+      mluops-test generate masked_im2col_forward/edge_top_float
     """
     from mluops_gtest.catalog.produce import plan_generation
     from mluops_gtest.catalog.selection import Session
@@ -88,21 +86,18 @@ def _written(produced: "list[Produced]", target: "Target") -> str:
     return f"{pluralize(made, 'case')} made, {files}{larger}"
 
 
-_VERIFY_EPILOG = """\b
-Examples:
-  mluops-test verify                       the default set
-  mluops-test verify --tag network         the network scales
-  mluops-test verify my_cases/             files of your own
-"""
-
-
-@click.command("verify", epilog=_VERIFY_EPILOG)
+@click.command("verify")
 @selection_options
 @file_options
 def verify(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_paths: bool) -> int:
     """Recompute every stored baseline from its stored inputs and report differences.
 
     It also compares every expected status with the answer of the operator's checks.
+
+    Examples:
+      mluops-test verify                       the default set
+      mluops-test verify --tag network         the network scales
+      mluops-test verify my_cases/             files of your own
     """
     from mluops_gtest.catalog.produce import verify_case
     from mluops_gtest.catalog.selection import Session
@@ -142,23 +137,22 @@ def verify(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_pat
     return int(ExitCode.OK if verified else ExitCode.EMPTY)
 
 
-_CACHE_EPILOG = """\b
-Examples:
-  mluops-test cache                       where the cache is, and what is in it
-  mluops-test cache prune                 remove what has not been used for 30 days
-  mluops-test cache prune --older-than 0  remove everything
-  MLUOPS_TEST_CACHE=/scratch/cases mluops-test run --tag network
-"""
 _DAY = 86400
 
 
-@click.group("cache", epilog=_CACHE_EPILOG, invoke_without_command=True)
+@click.group("cache", invoke_without_command=True)
 @click.pass_context
 def cache(ctx: click.Context) -> None:
     """Show where large cases are cached and how much space they take.
 
     Cases that are too large to commit, and the cases of --reseed, are made on first use and kept in this folder; so is
     what declarations expand to. Set $MLUOPS_TEST_CACHE to use another folder.
+
+    Examples:
+      mluops-test cache                       where the cache is, and what is in it
+      mluops-test cache prune                 remove what has not been used for 30 days
+      mluops-test cache prune --older-than 0  remove everything
+      MLUOPS_TEST_CACHE=/scratch/cases mluops-test run --tag network
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -170,7 +164,7 @@ def cache(ctx: click.Context) -> None:
     print_page(stdout(), _cache_page(folder, cache_contents(folder)))
 
 
-@cache.command("prune", epilog="\b\nExamples:\n  mluops-test cache prune\n  mluops-test cache prune --older-than 7")
+@cache.command("prune")
 @click.option(
     "--older-than",
     "days",
@@ -184,6 +178,10 @@ def prune_cache(days: int) -> None:
     """Remove cases from the cache; they are made again when needed.
 
     A run that uses the cache at the same time goes on. Files that mluops-test did not put there stay.
+
+    Examples:
+      mluops-test cache prune
+      mluops-test cache prune --older-than 7
     """
     import time
 

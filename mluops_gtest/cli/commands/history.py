@@ -119,16 +119,6 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{share * 100:.0f} %"
 
 
-_EPILOG = """\b
-Examples:
-  mluops-test history add results                        remember a run
-  mluops-test history show                               the runs
-  mluops-test history show voxel_pooling_forward/bevdepth_twin
-  mluops-test history trend --op voxel_pooling_forward   every case of an operator, with sparklines
-  mluops-test history trend --op voxel_pooling_forward --label git.branch=main
-  mluops-test history causes                             why cases failed, since when and until when
-  mluops-test history add results --db /ci/history.sqlite
-"""
 _db_option = click.option(
     "--db",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -157,20 +147,33 @@ _run_options = together(
 )
 
 
-@click.group("history", epilog=_EPILOG)
+@click.group("history")
 def command() -> None:
     """Remember runs and show how cases change over time.
 
     Any number of processes may add to one file at the same time; the file must be on a local disk.
+
+    Examples:
+      mluops-test history add results                        remember a run
+      mluops-test history show                               the runs
+      mluops-test history show voxel_pooling_forward/bevdepth_twin
+      mluops-test history trend --op voxel_pooling_forward   every case of an operator, with sparklines
+      mluops-test history trend --op voxel_pooling_forward --label git.branch=main
+      mluops-test history causes                             why cases failed, since when and until when
+      mluops-test history add results --db /ci/history.sqlite
     """
 
 
-@command.command("add", epilog="\b\nExamples:\n  mluops-test history add results")
+@command.command("add")
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="RESULTS…")
 @_db_option
 @no_garbage_collection()
 def add(results: tuple[Path, ...], db: Path | None) -> None:
-    """Add runs to the history; a run that is already there is not added again."""
+    """Add runs to the history; a run that is already there is not added again.
+
+    Examples:
+      mluops-test history add results
+    """
     from mluops_gtest.cli.echo import echo
     from mluops_gtest.results.folder import read_report
     from mluops_gtest.results.history import History, history_path
@@ -186,9 +189,7 @@ def add(results: tuple[Path, ...], db: Path | None) -> None:
             echo(f"{folder}: {words} ({path})")
 
 
-@command.command(
-    "show", epilog="\b\nExamples:\n  mluops-test history show\n  mluops-test history show get_indice_pairs/subm_line"
-)
+@command.command("show")
 @click.argument("case", required=False)
 @_run_options
 @no_garbage_collection()
@@ -196,6 +197,10 @@ def show(case: str | None, db: Path | None, **which: Any) -> None:
     """Show the runs, or one case in all of them.
 
     With a case id: its outcome in each run, how often it passed and was flaky, and whether its accuracy drifts.
+
+    Examples:
+      mluops-test history show
+      mluops-test history show get_indice_pairs/subm_line
     """
     from mluops_gtest.cli.terminal import print_page, stdout
 
@@ -210,7 +215,7 @@ def show(case: str | None, db: Path | None, **which: Any) -> None:
     print_page(stdout(), case_page(trends))
 
 
-@command.command("trend", epilog="\b\nExamples:\n  mluops-test history trend --op voxel_pooling_forward --last 50")
+@command.command("trend")
 @click.option("--op", "operator", required=True, help="The operator, e.g. --op get_indice_pairs.")
 @_run_options
 @no_garbage_collection()
@@ -219,6 +224,9 @@ def trend(operator: str, db: Path | None, **which: Any) -> None:
 
     Each line shows the outcomes of a case, its flake rate, the drift of its accuracy, and its time. Old runs are on the
     left; a | separates runs of different commits.
+
+    Examples:
+      mluops-test history trend --op voxel_pooling_forward --last 50
     """
     from mluops_gtest.cli.terminal import print_page, stdout
 
@@ -230,13 +238,16 @@ def trend(operator: str, db: Path | None, **which: Any) -> None:
     print_page(stdout(), trend_page(trends, runs))
 
 
-@command.command("causes", epilog="\b\nExamples:\n  mluops-test history causes --last 50")
+@command.command("causes")
 @_run_options
 @no_garbage_collection()
 def causes(db: Path | None, **which: Any) -> None:
     """Show why cases failed over time: each cause with the runs that it was first and last seen in.
 
     Runs that were added by an earlier version have no causes.
+
+    Examples:
+      mluops-test history causes --last 50
     """
     from mluops_gtest.cli.terminal import print_page, stdout
 

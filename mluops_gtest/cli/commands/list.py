@@ -123,20 +123,18 @@ def describe_expect(expect: Expect) -> dict[str, Any]:
     return described
 
 
-_LIST_EPILOG = """\b
-Examples:
-  mluops-test list                               the default set
-  mluops-test list --all --format ids            every id, one per line
-  mluops-test list --op get_indice_pairs --tag negative
-  mluops-test list --tag network --format json   for programs
-"""
-
-
-@click.command("list", epilog=_LIST_EPILOG)
+@click.command("list")
 @selection_options
 @format_option("table", "json", "ids")
 def command(query: Query, roots: tuple[str, ...], form: str) -> int:
-    """List declared cases: the default set, or those that you select."""
+    """List declared cases: the default set, or those that you select.
+
+    Examples:
+      mluops-test list                               the default set
+      mluops-test list --all --format ids            every id, one per line
+      mluops-test list --op get_indice_pairs --tag negative
+      mluops-test list --tag network --format json   for programs
+    """
     from mluops_gtest.catalog.selection import Session
 
     session = Session(roots)
@@ -156,17 +154,11 @@ def command(query: Query, roots: tuple[str, ...], form: str) -> int:
     return int(ExitCode.CONTENT if listing.broken else ExitCode.OK)
 
 
-_SHOW_EPILOG = """\b
-Examples:
-  mluops-test show masked_im2col_forward/edge_top_float
-  mluops-test show path/to/case.prototxt
-  mluops-test show masked_im2col_forward/edge_top_float --reseed 7
-"""
 _BLOCK = 1 << 18
 _LONG = 16
 
 
-@click.command("show", epilog=_SHOW_EPILOG)
+@click.command("show")
 @click.argument("case", shell_complete=complete_ids)
 @root_option
 @reseed_option
@@ -181,7 +173,13 @@ def show(
     strict: bool,
     allow_outside_paths: bool,
 ) -> None:
-    """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line."""
+    """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line.
+
+    Examples:
+      mluops-test show masked_im2col_forward/edge_top_float
+      mluops-test show path/to/case.prototxt
+      mluops-test show masked_im2col_forward/edge_top_float --reseed 7
+    """
     from mluops_gtest.catalog.root import root_words
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.terminal import stdout, whole_table
@@ -275,23 +273,23 @@ def _shorten(value: object) -> str:
 
 
 _MIN_WIDTH_FOR_SUMMARIES = 110
-_OPS_EPILOG = """\b
-Examples:
-  mluops-test ops                            all known operators
-  mluops-test ops dynamic_scatter_backward   one operator: tensors, parameters, ordered checks
-  mluops-test ops voxel_pooling_forward --c  its C prototypes
-  mluops-test ops --c > my_api.h             a whole header: common types and all operators
-"""
 
 
-@click.command("ops", epilog=_OPS_EPILOG)
+@click.command("ops")
 @click.argument("operator", required=False, shell_complete=complete_operators)
 @click.option(
     "--c", "as_c", is_flag=True, help="Print the C prototypes of the operator, or a whole header for all operators."
 )
 @root_option
 def operators(roots: tuple[str, ...], operator: str | None, as_c: bool) -> None:
-    """Show the known operators; with a name, show everything about that operator."""
+    """Show the known operators; with a name, show everything about that operator.
+
+    Examples:
+      mluops-test ops                            all known operators
+      mluops-test ops dynamic_scatter_backward   one operator: tensors, parameters, ordered checks
+      mluops-test ops voxel_pooling_forward --c  its C prototypes
+      mluops-test ops --c > my_api.h             a whole header: common types and all operators
+    """
     from mluops_gtest.catalog.selection import Session
 
     catalogue = Session(roots).catalogue

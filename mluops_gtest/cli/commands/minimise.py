@@ -15,7 +15,6 @@ from mluops_gtest.base.errors import ExitCode, UnwritableError, UsageError
 from mluops_gtest.base.files import CASE_SUFFIXES, TEXT, place_below, replace_text
 from mluops_gtest.cli.echo import echo, echo_error, one_interrupt
 from mluops_gtest.cli.options import (
-    ReseedType,
     adapter_options,
     backend_option,
     complete_ids,
@@ -23,6 +22,7 @@ from mluops_gtest.cli.options import (
     file_options,
     isolate_option,
     root_option,
+    run_option,
     timeout_option,
 )
 from mluops_gtest.core.case import Query
@@ -32,18 +32,10 @@ if TYPE_CHECKING:
     from mluops_gtest.core.result import CaseResult
     from mluops_gtest.search.minimise import Minimised, Step
 
-_EPILOG = """\b
-Examples:
-  mluops-test minimise voxel_pooling_forward/bevdepth_twin --backend my_kernels.py
-  mluops-test minimise failing.prototxt -b c:./libmykernels.so --out small.prototxt
-  mluops-test minimise get_indice_pairs/subm_3x3x3 -b c:./libmykernels.so --standalone c
-  mluops-test minimise ball_query/random_8_float -b my_kernels.py --standalone py
-  mluops-test minimise hangs.prototxt -b my_kernels.py --timeout 5
-"""
 _MAX_NAME: Final = 100
 
 
-@click.command("minimise", epilog=_EPILOG)
+@click.command("minimise")
 @click.argument("case", shell_complete=complete_ids)
 @backend_option(
     "What the case fails on, as for `run`, e.g. -b my_kernels.py or -b c:./libmykernels.so.",
@@ -74,9 +66,7 @@ _MAX_NAME: Final = 100
 @click.option("--guard-pages", is_flag=True, help="Also find reads and writes outside a buffer, as `run` does.")
 @click.option("--bitwise", is_flag=True, help="Where a criterion is diff3 = 0, also require equal bits.")
 @elementwise_option
-@click.option(
-    "--reseed", type=ReseedType(), metavar="N", help="Begin with the values of `run --reseed N`, e.g. --reseed 7."
-)
+@run_option("reseed", "Begin with the values of `run --reseed N`, e.g. --reseed 7.", metavar="N")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the name of the file.")
 @root_option
 @file_options
@@ -100,6 +90,13 @@ def command(
     signal, a hang. What the document takes for granted stays, too. Ctrl-C ends the search with the best case so far.
 
     Exit code 0: a smallest case is written. 5: the case does not fail, so there is nothing to minimise.
+
+    Examples:
+      mluops-test minimise voxel_pooling_forward/bevdepth_twin --backend my_kernels.py
+      mluops-test minimise failing.prototxt -b c:./libmykernels.so --out small.prototxt
+      mluops-test minimise get_indice_pairs/subm_3x3x3 -b c:./libmykernels.so --standalone c
+      mluops-test minimise ball_query/random_8_float -b my_kernels.py --standalone py
+      mluops-test minimise hangs.prototxt -b my_kernels.py --timeout 5
     """
     from mluops_gtest.casefiles.schema import Schema
     from mluops_gtest.casefiles.writer import write_case

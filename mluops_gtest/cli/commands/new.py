@@ -46,24 +46,21 @@ def _fill_template(template: str, name: str) -> str:
     return text
 
 
-_EPILOG = """\b
-Examples:
-  mluops-test new backend my_kernels         writes my_kernels.py
-  mluops-test doctor --backend my_kernels.py:backend
-
-\b
-  mluops-test new operator row_sum --root my_operators
-  mluops-test generate --all --root my_operators
-  mluops-test run --root my_operators
-"""
-
-
-@click.group("new", epilog=_EPILOG)
+@click.group("new")
 def command() -> None:
-    """Write a backend or an operator to start from."""
+    """Write a backend or an operator to start from.
+
+    Examples:
+      mluops-test new backend my_kernels         writes my_kernels.py
+      mluops-test doctor --backend my_kernels.py:backend
+
+      mluops-test new operator row_sum --root my_operators
+      mluops-test generate --all --root my_operators
+      mluops-test run --root my_operators
+    """
 
 
-@command.command("backend", epilog=_EPILOG)
+@command.command("backend")
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 def new_backend(name: str, force: bool) -> None:
@@ -76,7 +73,7 @@ def new_backend(name: str, force: bool) -> None:
     echo(f"{path} written. Next: mluops-test doctor --backend {path}:backend")
 
 
-@command.command("operator", epilog=_EPILOG)
+@command.command("operator")
 @click.argument("name")
 @click.option(
     "--root",

@@ -17,19 +17,8 @@ from mluops_gtest.core.report import REPORT_KINDS, RunReport
 from mluops_gtest.judging.groups import CauseGroup, cause_groups
 from mluops_gtest.results.reports.terminal import escape
 
-_REPORT_EPILOG = """\b
-Examples:
-  mluops-test report results -o report.html                     one page for the browser
-  mluops-test report results --format markdown --lang zh        the test report that goes with a change
-  mluops-test report results --format text                      the summary again, with every failed case
-  mluops-test report results --format junit -o junit.xml        for the CI system
-  mluops-test report results --against baseline.json -o report.html
-  mluops-test report results --history .mluops-test/history.sqlite -o report.html
-  mluops-test report numpy-run torch-run mlu-run -o matrix.html   several backends, machines or commits side by side
-"""
 
-
-@click.command("report", epilog=_REPORT_EPILOG)
+@click.command("report")
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @format_option(*REPORT_KINDS, words="What to write, e.g. --format markdown.")
 @lang_option("Language of html and markdown, e.g. --lang zh.")
@@ -59,6 +48,15 @@ def command(
     """Write a report of RESULTS, a results folder or a report.json; of several, a page that shows them side by side.
 
     The exit code is 0 when the report was written, even if cases failed: `mluops-test gate` judges them.
+
+    Examples:
+      mluops-test report results -o report.html                     one page for the browser
+      mluops-test report results --format markdown --lang zh        the test report that goes with a change
+      mluops-test report results --format text                      the summary again, with every failed case
+      mluops-test report results --format junit -o junit.xml        for the CI system
+      mluops-test report results --against baseline.json -o report.html
+      mluops-test report results --history .mluops-test/history.sqlite -o report.html
+      mluops-test report numpy-run torch-run mlu-run -o matrix.html   several backends, machines or commits side by side
     """
     from mluops_gtest.results.folder import read_report
     from mluops_gtest.results.reports.files import find_transitions, read_past, render, write
@@ -80,13 +78,7 @@ def command(
     write([render_matrix({str(path): read_report(path) for path in results}, lang)], output)
 
 
-_MERGE_EPILOG = """\b
-Examples:
-  mluops-test merge results-1 results-2 results-3 --out results
-"""
-
-
-@click.command("merge", epilog=_MERGE_EPILOG)
+@click.command("merge")
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="DIR…")
 @click.option(
     "--out",
@@ -100,6 +92,9 @@ def merge_shards(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
     """Put the results of all shards of one run together.
 
     It refuses cases that occur twice, missing shards and different backends. The exit code is that of the whole run.
+
+    Examples:
+      mluops-test merge results-1 results-2 results-3 --out results
     """
     from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.terminal import stdout
@@ -198,15 +193,7 @@ def _describe_example(case: str, explanation: Explanation, lang: str) -> Iterato
             yield f"      {error_map.cells[start : start + error_map.columns]}"
 
 
-_EXPLAIN_EPILOG = """\b
-Examples:
-  mluops-test explain results                          why cases fail, cause by cause
-  mluops-test explain results --op get_indice_pairs    of one operator
-  mluops-test explain report.json --lang zh            in Chinese
-"""
-
-
-@click.command("explain", epilog=_EXPLAIN_EPILOG)
+@click.command("explain")
 @click.argument("results", type=click.Path(path_type=Path, exists=True))
 @click.option("--op", metavar="OP", help="Only this operator, e.g. --op voxel_pooling_forward.")
 @lang_option("Language of the explanations, e.g. --lang zh.")
@@ -216,6 +203,11 @@ def explain(results: Path, op: str | None, lang: str) -> None:
 
     Failures with one cause stand together under one headline. The exit code is 0 even if cases failed: `mluops-test
     gate` judges them.
+
+    Examples:
+      mluops-test explain results                          why cases fail, cause by cause
+      mluops-test explain results --op get_indice_pairs    of one operator
+      mluops-test explain report.json --lang zh            in Chinese
     """
     from mluops_gtest.base.errors import NothingSelectedError, suggestion
     from mluops_gtest.cli.terminal import print_page, stdout

@@ -28,37 +28,13 @@ if TYPE_CHECKING:
     from mluops_gtest.running.plan import RunPlan
     from mluops_gtest.running.session import FinishedRun, OpenBackend, Opener
 
-_EPILOG = """\b
-Examples:
-  mluops-test run                                     the default set on numpy
-  mluops-test run --tag network                       the sizes that real networks use
-  mluops-test run masked_im2col_forward -x            one operator, stop at the first failure
-  mluops-test run masked_im2col_forward/edge_top_float -v
-  mluops-test run 'get_indice_pairs/subm_*' --repeat 5
-  mluops-test run my_cases/ --backend my_kernels.py:backend --out results
-  mluops-test run --backend c:./libmykernels.so -j 2 --timeout 20
-  mluops-test run --backend c:./libmykernels.so --guard-pages     also find reads outside a buffer
-  mluops-test run --backend c:./libmykernels.so --fresh-workers
-  mluops-test run --backend c:./libmykernels.so --stress 60       look for races for a minute
-  mluops-test run my_cases/ --backend c:./libmykernels.so --arbitrate   who is right: the kernel or the file?
-  mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
-  mluops-test run --shard 1/4 --times last-night      quarters that took the same time last night
-  mluops-test run --tag network --perf --device-spec host.yaml
-  mluops-test run --all --cluster tcp://node1:8786    on many machines, see docs/how-to/many-machines.md
-  mluops-test run --junit junit.xml --html report.html
-  mluops-test run --require-coverage 95%              exit 5 where more than a twentieth is skipped
-  mluops-test run --reseed 7                          other random values, fresh baselines
-  mluops-test run --failed results --out again        what did not pass there, the smallest case first
-  mluops-test run --resume results                    go on after a crash, Ctrl-C or a full disk
-  mluops-test run --out results --overwrite           the same folder again
-"""
 # Options allowed beside --resume: they change what is printed or where it runs, not what is run.
 _BESIDE_RESUME = {"resume", "quiet", "verbose", "cluster"}
 _MAX_ROWS = 60
 _ABSENT = "–"
 
 
-@click.command("run", epilog=_EPILOG)
+@click.command("run")
 @selection_options
 @run_options("backend", "allow_empty_shard")
 @click.option(
@@ -78,6 +54,29 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, quiet: boo
     SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
     selection the default set runs: every declared case except those tagged network, race,
     heavy, undefined or subnormal.
+
+    Examples:
+      mluops-test run                                     the default set on numpy
+      mluops-test run --tag network                       the sizes that real networks use
+      mluops-test run masked_im2col_forward -x            one operator, stop at the first failure
+      mluops-test run masked_im2col_forward/edge_top_float -v
+      mluops-test run 'get_indice_pairs/subm_*' --repeat 5
+      mluops-test run my_cases/ --backend my_kernels.py:backend --out results
+      mluops-test run --backend c:./libmykernels.so -j 2 --timeout 20
+      mluops-test run --backend c:./libmykernels.so --guard-pages     also find reads outside a buffer
+      mluops-test run --backend c:./libmykernels.so --fresh-workers
+      mluops-test run --backend c:./libmykernels.so --stress 60       look for races for a minute
+      mluops-test run my_cases/ --backend c:./libmykernels.so --arbitrate   who is right: the kernel or the file?
+      mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
+      mluops-test run --shard 1/4 --times last-night      quarters that took the same time last night
+      mluops-test run --tag network --perf --device-spec host.yaml
+      mluops-test run --all --cluster tcp://node1:8786    on many machines, see docs/how-to/many-machines.md
+      mluops-test run --junit junit.xml --html report.html
+      mluops-test run --require-coverage 95%              exit 5 where more than a twentieth is skipped
+      mluops-test run --reseed 7                          other random values, fresh baselines
+      mluops-test run --failed results --out again        what did not pass there, the smallest case first
+      mluops-test run --resume results                    go on after a crash, Ctrl-C or a full disk
+      mluops-test run --out results --overwrite           the same folder again
     """
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo, echo_error

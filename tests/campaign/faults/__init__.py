@@ -32,26 +32,29 @@ class Fault:
 ALL: Final[dict[str, Fault]] = {}
 
 
-def fault(
-    family: str,
-    *outcomes: str,
-    alone: bool = False,
-    fresh: bool = False,
-    lonely: bool = False,
-    may_leave: str = "",
-    slow: bool = False,
-    unseen: bool = False,
-    name: str = "",
-) -> Callable[[Act], Act]:
+def fault(family: str, *outcomes: str, name: str = "", **more: Any) -> Callable[[Act], Act]:
     """The function below misbehaves; what it returns is the answer of the call, None is SUCCESS."""
 
     def register(act: Act) -> Act:
         word = name or act.__name__
         assert word not in ALL, word
-        ALL[word] = Fault(word, family, act, outcomes, alone, fresh, lonely, may_leave, slow, unseen)
+        ALL[word] = Fault(word, family, act, outcomes, **more)
         return act
 
     return register
+
+
+def faults(family: str, *outcomes: str, **acts: Act) -> None:
+    """Each of these misbehaves in one expression, whose value is not the answer."""
+
+    def without_answer(act: Act) -> Act:
+        def run(call: Any) -> None:
+            act(call)
+
+        return run
+
+    for name, act in acts.items():
+        fault(family, *outcomes, name=name)(without_answer(act))
 
 
 def everything() -> dict[str, Fault]:

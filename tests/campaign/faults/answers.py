@@ -3,7 +3,7 @@
 import numpy as np
 
 from mluops_gtest import Status
-from tests.campaign.faults import fault
+from tests.campaign.faults import fault, faults
 
 WRONG = ("failed", "error", "wrong_status", "crashed")
 
@@ -43,19 +43,14 @@ def answers_another_status(call):
     return Status.NOT_SUPPORTED
 
 
-@fault("answers", *WRONG)
-def answers_nan(call):
-    call.array("y")[...] = np.nan
-
-
-@fault("answers", *WRONG)
-def answers_infinities(call):
-    call.array("y")[...] = np.inf
-
-
-@fault("answers", *WRONG)
-def answers_zeros(call):
-    call.array("y")[...] = 0
+faults(
+    "answers",
+    *WRONG,
+    answers_nan=lambda call: call.array("y").fill(np.nan),
+    answers_infinities=lambda call: call.array("y").fill(np.inf),
+    answers_zeros=lambda call: call.array("y").fill(0),
+    answers_signalling_nans=lambda call: call.array("y").view("<u4").fill(0x7F800001),
+)
 
 
 @fault("answers", *WRONG)
@@ -64,30 +59,20 @@ def answers_nothing(call):
     call.array("y").view("<u4")[...] = 0x7FA5A5A5
 
 
-@fault("answers", *WRONG)
-def answers_signalling_nans(call):
-    call.array("y").view("<u4")[...] = 0x7F800001
-
-
-@fault("answers", *WRONG, "passed")
-def adds_scalars(call):
-    call.scalars["not_asked_for"] = 2**200
+faults(
+    "answers",
+    *WRONG,
+    "passed",
+    adds_scalars=lambda call: call.scalars.update(not_asked_for=2**200),
+    adds_many_scalars=lambda call: call.scalars.update({f"s{i}": i for i in range(200_000)}),
+    adds_refusals=lambda call: call.refusals.extend([object(), "no" * 10_000]),
+)
 
 
 @fault("answers", *WRONG, "passed")
 def adds_scalars_that_are_no_numbers(call):
     call.scalars["x"] = float("nan")
     call.scalars[b"y"] = object()
-
-
-@fault("answers", *WRONG, "passed")
-def adds_many_scalars(call):
-    call.scalars.update({f"s{i}": i for i in range(200_000)})
-
-
-@fault("answers", *WRONG, "passed")
-def adds_refusals(call):
-    call.refusals.extend([object(), "no" * 10_000])
 
 
 @fault("answers", *WRONG, "passed", "memory")

@@ -9,27 +9,29 @@ import sys
 import threading
 import time
 
-from tests.campaign.faults import fault
+from tests.campaign.faults import fault, faults
 
 # SIGPIPE and SIGXFSZ are ignored by Python, SIGCHLD, SIGCONT, SIGURG and SIGWINCH by the system.
 DEADLY = (
-    "SEGV",
-    "ABRT",
-    "BUS",
-    "FPE",
-    "ILL",
-    "KILL",
-    "TERM",
-    "HUP",
-    "QUIT",
-    "ALRM",
-    "USR1",
-    "USR2",
-    "TRAP",
-    "SYS",
-    "XCPU",
+    *(
+        "SEGV",
+        "ABRT",
+        "BUS",
+        "FPE",
+        "ILL",
+        "KILL",
+        "TERM",
+        "HUP",
+        "QUIT",
+        "ALRM",
+        "USR1",
+        "USR2",
+        "TRAP",
+        "SYS",
+        "XCPU",
+    ),
+    *("INT", "VTALRM", "PROF", "IO", "PWR"),
 )
-DEADLY += ("INT", "VTALRM", "PROF", "IO", "PWR")
 STOPPING = ("STOP", "TSTP", "TTIN", "TTOU")
 HARMLESS = ("PIPE", "CHLD", "CONT", "URG", "WINCH", "XFSZ")
 
@@ -58,30 +60,20 @@ for _word in HARMLESS:
     fault("signals", "passed", name=f"sig{_word.lower()}")(_kills_itself(_word))
 
 
-@fault("signals", "crashed")
-def reads_null(call):
-    ctypes.string_at(0)
-
-
-@fault("signals", "crashed")
-def writes_null(call):
-    ctypes.memset(0, 1, 1)
-
-
-@fault("signals", "crashed")
-def calls_null(call):
-    ctypes.CFUNCTYPE(None)(0)()
+faults(
+    "signals",
+    "crashed",
+    reads_null=lambda call: ctypes.string_at(0),
+    writes_null=lambda call: ctypes.memset(0, 1, 1),
+    calls_null=lambda call: ctypes.CFUNCTYPE(None)(0)(),
+    kills_its_group=lambda call: os.killpg(0, signal.SIGKILL),
+)
 
 
 @fault("signals", "crashed")
 def crashes_without_a_trace(call):
     faulthandler.disable()
     ctypes.string_at(0)
-
-
-@fault("signals", "crashed")
-def kills_its_group(call):
-    os.killpg(0, signal.SIGKILL)
 
 
 @fault("signals", "crashed")
@@ -108,34 +100,16 @@ def runs_out_of_processor_time(call):
         pass
 
 
-@fault("exits", "crashed")
-def exits_with_0(call):
-    os._exit(0)
-
-
-@fault("exits", "crashed")
-def exits_with_3(call):
-    os._exit(3)
-
-
-@fault("exits", "crashed")
-def exits_with_70(call):
-    os._exit(70)
-
-
-@fault("exits", "crashed")
-def exits_in_c(call):
-    ctypes.CDLL(None).exit(5)
-
-
-@fault("exits", "crashed")
-def sys_exit(call):
-    sys.exit("enough")
-
-
-@fault("exits", "crashed")
-def sys_exit_with_0(call):
-    sys.exit(0)
+faults(
+    "exits",
+    "crashed",
+    exits_with_0=lambda call: os._exit(0),
+    exits_with_3=lambda call: os._exit(3),
+    exits_with_70=lambda call: os._exit(70),
+    exits_in_c=lambda call: ctypes.CDLL(None).exit(5),
+    sys_exit=lambda call: sys.exit("enough"),
+    sys_exit_with_0=lambda call: sys.exit(0),
+)
 
 
 @fault("exits", "crashed")
@@ -154,20 +128,18 @@ def replaces_its_program_and_sleeps(call):
     os.execv("/bin/sleep", ["sleep", "600"])
 
 
-@fault("hangs", "timed_out")
-def sleeps(call):
-    time.sleep(600)
+faults(
+    "hangs",
+    "timed_out",
+    sleeps=lambda call: time.sleep(600),
+    pauses_with_the_interpreter_locked=lambda call: ctypes.PyDLL(None).pause(),
+)
 
 
 @fault("hangs", "timed_out")
 def spins(call):
     while True:
         pass
-
-
-@fault("hangs", "timed_out")
-def pauses_with_the_interpreter_locked(call):
-    ctypes.PyDLL(None).pause()
 
 
 @fault("hangs", "timed_out")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.campaign.faults import fault
+from tests.campaign.faults import fault, faults
 
 
 def _address(array) -> int:
@@ -94,14 +94,12 @@ def unmaps_the_tensors(call):
     call.array("y")[...] = 0
 
 
-@fault("memory", "crashed")
-def allocates_too_much(call):
-    bytearray(3 << 30)
-
-
-@fault("memory", "crashed")
-def allocates_an_absurd_amount(call):
-    np.zeros(1 << 45, np.uint8)
+faults(
+    "memory",
+    "crashed",
+    allocates_too_much=lambda call: bytearray(3 << 30),
+    allocates_an_absurd_amount=lambda call: np.zeros(1 << 45, np.uint8),
+)
 
 
 @fault("memory", "crashed", slow=True)

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.campaign.faults import fault
+from tests.campaign.faults import Act, fault, faults
 from tests.campaign.sandbox import PIDS, started
 
 
@@ -62,9 +63,13 @@ def leaves_a_child_and_hangs(call):
     time.sleep(600)
 
 
-@fault("children", "passed")
-def leaves_a_program(call):
-    subprocess.Popen(["sleep", "600"])
+faults(
+    "children",
+    "passed",
+    leaves_a_program=lambda call: subprocess.Popen(["sleep", "600"]),
+    leaves_a_daemon=lambda call: _daemon(),
+    leaves_a_daemon_without_environment=lambda call: _daemon(hide=True),
+)
 
 
 @fault("children", "passed")
@@ -72,16 +77,6 @@ def leaves_forty_children(call):
     for _ in range(40):
         if os.fork() == 0:
             _sleep_for_ever()
-
-
-@fault("children", "passed")
-def leaves_a_daemon(call):
-    _daemon()
-
-
-@fault("children", "passed")
-def leaves_a_daemon_without_environment(call):
-    _daemon(hide=True)
 
 
 @fault("children", "crashed")
@@ -166,22 +161,19 @@ def runs_a_shell_in_the_background(call):
     os.system("(sleep 600 & sleep 600 &) >/dev/null 2>&1")
 
 
-@fault("fork server", "passed", "crashed")
-def kills_the_fork_server(call):
-    os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(0.3)
+def _signals_and_waits(target: Callable[[], int], number: int, seconds: float) -> None:
+    os.kill(target(), number)
+    time.sleep(seconds)
 
 
-@fault("fork server", "passed", "crashed")
-def segfaults_the_fork_server(call):
-    os.kill(os.getppid(), signal.SIGSEGV)
-    time.sleep(0.3)
-
-
-@fault("fork server", "passed", "crashed")
-def terminates_the_fork_server(call):
-    os.kill(os.getppid(), signal.SIGTERM)
-    time.sleep(0.3)
+faults(
+    "fork server",
+    "passed",
+    "crashed",
+    kills_the_fork_server=lambda call: _signals_and_waits(os.getppid, signal.SIGKILL, 0.3),
+    segfaults_the_fork_server=lambda call: _signals_and_waits(os.getppid, signal.SIGSEGV, 0.3),
+    terminates_the_fork_server=lambda call: _signals_and_waits(os.getppid, signal.SIGTERM, 0.3),
+)
 
 
 @fault("fork server", "passed", "crashed", "timed_out")
@@ -226,25 +218,14 @@ def _controller() -> int:
     return int(os.environ.get("CAMPAIGN_CONTROLLER") or _parent(os.getppid()))
 
 
-@fault("controller", "passed", "crashed", alone=True)
-def kills_the_controller(call):
-    if _once():
-        os.kill(_controller(), signal.SIGKILL)
-        time.sleep(0.5)
+def _signals_the_controller(number: int) -> Act:
+    return lambda call: _signals_and_waits(_controller, number, 0.5) if _once() else None
 
 
-@fault("controller", "passed", "crashed", alone=True)
-def terminates_the_controller(call):
-    if _once():
-        os.kill(_controller(), signal.SIGTERM)
-        time.sleep(0.5)
-
-
-@fault("controller", "passed", "crashed", alone=True)
-def interrupts_the_controller(call):
-    if _once():
-        os.kill(_controller(), signal.SIGINT)
-        time.sleep(0.5)
+for _name, _number in {"kills": signal.SIGKILL, "terminates": signal.SIGTERM, "interrupts": signal.SIGINT}.items():
+    fault("controller", "passed", "crashed", alone=True, name=f"{_name}_the_controller")(
+        _signals_the_controller(_number)
+    )
 
 
 @fault("controller", "passed", "crashed", alone=True, may_leave="mluops-test-")
@@ -260,8 +241,7 @@ def kills_controller_and_fork_server(call):
 def leaves_a_daemon_and_kills_the_controller(call):
     if _once():
         _daemon(hide=True)
-        os.kill(_controller(), signal.SIGKILL)
-        time.sleep(0.5)
+        _signals_and_waits(_controller, signal.SIGKILL, 0.5)
 
 
 @fault("controller", "passed", "crashed")

@@ -9,7 +9,7 @@ import struct
 import sys
 import time
 
-from tests.campaign.faults import fault
+from tests.campaign.faults import fault, faults
 
 
 def _lines() -> list[int]:
@@ -36,34 +36,19 @@ def _framed(body: bytes) -> bytes:
     return struct.pack("<I", len(body)) + body
 
 
-@fault("protocol", "crashed")
-def sends_bytes_of_its_own(call):
-    _send(b"hello, controller\n")
-
-
-@fault("protocol", "crashed")
-def sends_zeros(call):
-    _send(bytes(4096))
-
-
-@fault("protocol", "crashed")
-def sends_ones(call):
-    _send(b"\xff" * 64)
-
-
-@fault("protocol", "crashed")
-def sends_a_passing_answer(call):
-    _send(_framed(json.dumps({"outcome": "passed", "status": "SUCCESS", "compared": True}).encode()))
-
-
-@fault("protocol", "crashed")
-def sends_a_hundred_answers(call):
-    _send(_framed(b"{}") * 100)
-
-
-@fault("protocol", "crashed")
-def sends_deep_json(call):
-    _send(_framed(b"[" * 100_000))
+faults(
+    "protocol",
+    "crashed",
+    sends_bytes_of_its_own=lambda call: _send(b"hello, controller\n"),
+    sends_zeros=lambda call: _send(bytes(4096)),
+    sends_ones=lambda call: _send(b"\xff" * 64),
+    sends_a_passing_answer=lambda call: _send(
+        _framed(json.dumps({"outcome": "passed", "status": "SUCCESS", "compared": True}).encode())
+    ),
+    sends_a_hundred_answers=lambda call: _send(_framed(b"{}") * 100),
+    sends_deep_json=lambda call: _send(_framed(b"[" * 100_000)),
+    sends_a_huge_length=lambda call: _send(struct.pack("<I", 0xFFFF_FFFF) + b"x" * 64),
+)
 
 
 @fault("protocol", "timed_out", "crashed")
@@ -91,11 +76,6 @@ def floods_the_line(call):
     os.set_blocking(_lines()[0], False)
     for _ in range(2000):
         _send(b"x" * 65536)
-
-
-@fault("protocol", "crashed")
-def sends_a_huge_length(call):
-    _send(struct.pack("<I", 0xFFFF_FFFF) + b"x" * 64)
 
 
 @fault("protocol", "crashed")

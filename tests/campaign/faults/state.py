@@ -16,16 +16,31 @@ import time
 import msgspec
 import numpy as np
 
-from tests.campaign.faults import fault
+from tests.campaign.faults import fault, faults
 from tests.campaign.floats import change_floats
 
 # What must outlive its call.
 KEPT = []
 
 
-@fault("state", "passed")
-def changes_the_folder(call):
-    os.chdir("/")
+faults(
+    "state",
+    "passed",
+    changes_the_folder=lambda call: os.chdir("/"),
+    clears_the_environment=lambda call: os.environ.clear(),
+    blocks_signals=lambda call: signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD, signal.SIGINT}
+    ),
+    leaves_a_thread=lambda call: threading.Thread(target=time.sleep, args=(600,), daemon=True).start(),
+    leaves_a_thread_that_waits=lambda call: threading.Thread(target=time.sleep, args=(600,)).start(),
+    lowers_the_recursion_limit=lambda call: sys.setrecursionlimit(120),
+    raises_on_numpy_warnings=lambda call: np.seterr(all="raise"),
+    rounds_upwards=lambda call: change_floats("upwards"),
+    flushes_subnormals=lambda call: change_floats("flush"),
+    clears_the_path=lambda call: sys.path.clear(),
+    switches_off_the_collector=lambda call: gc.disable(),
+    changes_the_umask=lambda call: os.umask(0o777),
+)
 
 
 @fault("state", "passed")
@@ -39,11 +54,6 @@ def changes_into_a_folder_that_vanishes(call):
 def changes_the_environment(call):
     os.environ["CAMPAIGN_WAS_HERE"] = "1"
     os.environ.pop("HOME", None)
-
-
-@fault("state", "passed")
-def clears_the_environment(call):
-    os.environ.clear()
 
 
 @fault("state", "passed")
@@ -66,24 +76,9 @@ def sets_a_deadly_timer(call):
 
 
 @fault("state", "passed")
-def blocks_signals(call):
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD, signal.SIGINT})
-
-
-@fault("state", "passed")
 def lowers_its_limits(call):
     resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-
-
-@fault("state", "passed")
-def leaves_a_thread(call):
-    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-
-
-@fault("state", "passed")
-def leaves_a_thread_that_waits(call):
-    threading.Thread(target=time.sleep, args=(600,)).start()
 
 
 @fault("state", "passed", "crashed")
@@ -96,32 +91,12 @@ def leaves_a_thread_that_crashes_later(call):
 
 
 @fault("state", "passed")
-def lowers_the_recursion_limit(call):
-    sys.setrecursionlimit(120)
-
-
-@fault("state", "passed")
-def raises_on_numpy_warnings(call):
-    np.seterr(all="raise")
-
-
-@fault("state", "passed")
 def calls_back_on_numpy_warnings(call):
     def refuse(*_: object) -> None:
         raise RuntimeError("met the handler of another case")
 
     np.seterrcall(refuse)
     np.seterr(all="call")
-
-
-@fault("state", "passed")
-def rounds_upwards(call):
-    change_floats("upwards")
-
-
-@fault("state", "passed")
-def flushes_subnormals(call):
-    change_floats("flush")
 
 
 @fault("state", "passed")
@@ -135,11 +110,6 @@ def leaves_a_posix_timer(call):
     library, timer, first = ctypes.CDLL(None), ctypes.c_void_p(), (ctypes.c_long * 4)(0, 0, 0, 20_000_000)
     library.timer_create(1, None, ctypes.byref(timer))
     library.timer_settime(timer, 0, first, None)
-
-
-@fault("state", "passed")
-def clears_the_path(call):
-    sys.path.clear()
 
 
 @fault("state", "passed")
@@ -190,16 +160,6 @@ def leaves_many_mappings(call):
         library.mprotect(start + page * 4096, 4096, 1)
 
 
-@fault("state", "passed")
-def switches_off_the_collector(call):
-    gc.disable()
-
-
-@fault("state", "passed")
-def changes_the_umask(call):
-    os.umask(0o777)
-
-
 @fault("state", "passed", "crashed", "error", fresh=True)
 def closes_its_output(call):
     sys.stdout.close()
@@ -219,14 +179,14 @@ def seeds_the_random_numbers(call):
     np.random.seed(0)
 
 
-@fault("state", "passed", "crashed", "error")
-def leaves_an_exit_handler_that_hangs(call):
-    atexit.register(time.sleep, 600)
-
-
-@fault("state", "passed", "crashed", "error")
-def opens_many_files(call):
-    call.notes.extend(str(os.open("/dev/null", os.O_RDONLY)) for _ in range(300))
+faults(
+    "state",
+    "passed",
+    "crashed",
+    "error",
+    leaves_an_exit_handler_that_hangs=lambda call: atexit.register(time.sleep, 600),
+    opens_many_files=lambda call: call.notes.extend(str(os.open("/dev/null", os.O_RDONLY)) for _ in range(300)),
+)
 
 
 @fault("state", "passed", "crashed", "error")

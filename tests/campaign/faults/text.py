@@ -5,7 +5,7 @@ import os
 import sys
 
 from mluops_gtest import Declined
-from tests.campaign.faults import fault
+from tests.campaign.faults import fault, faults
 
 HOSTILE = (
     "\x1b]0;owned\x07\x1b[2J\x1b[31m red \u202e olleh \u2066 \x00 \x07 \r gone "
@@ -40,14 +40,16 @@ def prints_and_crashes(call):
     ctypes.string_at(0)
 
 
-@fault("text", "passed")
-def prints_bytes_that_are_no_text(call):
-    os.write(1, bytes(range(256)) * 16)
+def _raise(error: BaseException | type[BaseException]) -> None:
+    raise error
 
 
-@fault("text", "passed")
-def prints_escape_sequences(call):
-    print(HOSTILE)
+faults(
+    "text",
+    "passed",
+    prints_bytes_that_are_no_text=lambda call: os.write(1, bytes(range(256)) * 16),
+    prints_escape_sequences=lambda call: print(HOSTILE),
+)
 
 
 @fault("text", "passed", "error", "crashed")
@@ -55,14 +57,14 @@ def prints_halves_of_characters(call):
     print(SURROGATES)
 
 
-@fault("text", "passed", "crashed", "error")
-def notes_a_lot(call):
-    call.notes.extend("n" * 1000 for _ in range(20_000))
-
-
-@fault("text", "passed", "crashed", "error")
-def notes_one_long_word(call):
-    call.notes.append("w" * (64 << 20))
+faults(
+    "text",
+    "passed",
+    "crashed",
+    "error",
+    notes_a_lot=lambda call: call.notes.extend("n" * 1000 for _ in range(20_000)),
+    notes_one_long_word=lambda call: call.notes.append("w" * (64 << 20)),
+)
 
 
 @fault("text", "passed", "crashed", "error")
@@ -77,24 +79,25 @@ def notes_what_is_no_text(call):
     call.notes.append(b"\xff")
 
 
-@fault("text", "error")
-def raises(call):
-    raise RuntimeError("no")
+faults(
+    "text",
+    "error",
+    raises=lambda call: _raise(RuntimeError("no")),
+    raises_escape_sequences=lambda call: _raise(RuntimeError(HOSTILE)),
+)
 
 
-@fault("text", "error")
-def raises_escape_sequences(call):
-    raise RuntimeError(HOSTILE)
-
-
-@fault("text", "error", "crashed")
-def raises_halves_of_characters(call):
-    raise RuntimeError(SURROGATES)
-
-
-@fault("text", "error", "crashed")
-def raises_a_long_message(call):
-    raise RuntimeError("m" * (64 << 20))
+faults(
+    "text",
+    "error",
+    "crashed",
+    raises_halves_of_characters=lambda call: _raise(RuntimeError(SURROGATES)),
+    raises_a_long_message=lambda call: _raise(RuntimeError("m" * (64 << 20))),
+    raises_a_class_with_a_hostile_name=lambda call: _raise(type(HOSTILE.replace("\x00", ""), (Exception,), {})("x")),
+    raises_the_base_of_all=lambda call: _raise(BaseException("not an Exception")),
+    raises_an_interrupt=lambda call: _raise(KeyboardInterrupt),
+    raises_the_end_of_a_generator=lambda call: _raise(GeneratorExit),
+)
 
 
 @fault("text", "error", "crashed")
@@ -104,26 +107,6 @@ def raises_what_cannot_be_printed(call):
             raise ValueError("not even this")
 
     raise UntoldError
-
-
-@fault("text", "error", "crashed")
-def raises_a_class_with_a_hostile_name(call):
-    raise type(HOSTILE.replace("\x00", ""), (Exception,), {})("x")
-
-
-@fault("text", "error", "crashed")
-def raises_the_base_of_all(call):
-    raise BaseException("not an Exception")
-
-
-@fault("text", "error", "crashed")
-def raises_an_interrupt(call):
-    raise KeyboardInterrupt
-
-
-@fault("text", "error", "crashed")
-def raises_the_end_of_a_generator(call):
-    raise GeneratorExit
 
 
 @fault("text", "error", "crashed")

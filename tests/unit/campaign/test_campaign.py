@@ -121,13 +121,8 @@ def test_a_broken_promise_is_exit_1_and_its_repro_is_printed(tmp_path):
         "sys.argv = ['campaign', '--only', 'answers_zeros', '--seed', '3']\n"
         "runpy.run_module('tests.campaign', run_name='__main__')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", patched],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", patched], capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 1, done.stderr
     assert "repro: python -m tests.campaign --only answers_zeros --seed 3" in done.stdout
     assert "may be suspect" in done.stdout
