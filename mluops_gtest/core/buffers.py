@@ -19,7 +19,7 @@ from mluops_gtest.base.errors import HarnessError, repr_short, suggestion
 from mluops_gtest.base.files import pieces
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.native.arrays import address_of
-from mluops_gtest.base.native.library import native_library
+from mluops_gtest.base.native.library import native_function
 from mluops_gtest.base.text import cut_text
 from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Handle, OpCall, Params, TensorArg
 from mluops_gtest.core.case import BUFFER_LIMIT, Case, Expect
@@ -40,34 +40,20 @@ GUARD_BYTES: Final = 1024
 GUARD_PATTERN: Final = 0x5C
 
 
-@cache
-def _native_functions(library: ctypes.CDLL) -> tuple[Any, Any]:
-    """The library's functions that find the first difference and count what holds a pattern."""
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    first_difference, count_holding = library.mluops_first_difference, library.mluops_count_holding
-    first_difference.argtypes = [pointer, pointer, number]
-    count_holding.argtypes = [pointer, number, pointer, ctypes.c_int]
-    first_difference.restype = count_holding.restype = number
-    return first_difference, count_holding
+_POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 
 
 def native_first_difference(left: Array, right: Array) -> int | None:
     """The offset of the first byte that differs between two contiguous arrays of one size; −1 where none does."""
-    library = native_library()
-    if library is None:
-        return None
-    first_difference, _ = _native_functions(library)
-    return int(first_difference(address_of(left), address_of(right), left.nbytes))
+    find = native_function("first_difference", _NUMBER, _POINTER, _POINTER, _NUMBER)
+    return None if find is None else int(find(address_of(left), address_of(right), left.nbytes))
 
 
 def native_count_holding(cells: Array, pattern: Array) -> int | None:
     """How many cells of a contiguous array have the bits of the one in `pattern`."""
-    library = native_library()
-    if library is None:
-        return None
-    _, count_holding = _native_functions(library)
+    count = native_function("count_holding", _NUMBER, _POINTER, _NUMBER, _POINTER, ctypes.c_int)
     size = pattern.itemsize
-    return int(count_holding(address_of(cells), cells.nbytes // size, address_of(pattern), size))
+    return None if count is None else int(count(address_of(cells), cells.nbytes // size, address_of(pattern), size))
 
 
 # The slab of an earlier, larger case goes on behind the last buffer. Bytes of it that are looked at, too: a fixed

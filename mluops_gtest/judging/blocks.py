@@ -27,7 +27,7 @@ import numpy as np
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.base.files import let_go
 from mluops_gtest.base.native.arrays import CELL, LANES, ROWS, address_of
-from mluops_gtest.base.native.library import native_library
+from mluops_gtest.base.native.library import native_function
 from mluops_gtest.core.explanation import MAX_CELLS
 from mluops_gtest.core.result import Profile
 from mluops_gtest.core.tensor import Array, DType
@@ -183,6 +183,10 @@ class Blocks:
         evaluated, baseline = self._patterns
         return evaluated[start:end], baseline[start:end]
 
+    def differs(self, start: int, scratch: Scratch) -> bool:
+        """Some bit of the block that starts there does."""
+        return bool(np.not_equal(*self.patterns(start), out=scratch.mask).any())
+
     def numbers(self, start: int) -> tuple[Array, Array]:
         """Both sides of the block that starts there, in a type that numpy computes with."""
         end = start + self.step
@@ -214,6 +218,26 @@ class Blocks:
         if starts:
             let_go(self.baseline[starts[0] : starts[-1] + self.step])
         return results
+
+
+def unequal_parts(blocks: Blocks, start: int) -> tuple[Array, Array, Array]:
+    """The parts that differ in the block that starts there: their places in the whole, |e−b| and |b| in float64.
+
+    The first is infinite where one of the two is no finite number.
+    """
+    e, b = blocks.numbers(start)
+    places = np.flatnonzero((e != b) & ~(np.isnan(e) & np.isnan(b)))
+    e, b = e[places], b[places]
+    magnitude = b.astype(np.float64)
+    error = wide_distance(e, b).astype(np.float64) if blocks.elements.wide else np.abs(e.astype(np.float64) - magnitude)
+    error[~np.isfinite(error)] = np.inf
+    return places + start, error, np.abs(magnitude)
+
+
+def wide_distance(evaluated: Array, baseline: Array) -> Array:
+    """|e−b| of 64-bit integers: unsigned subtraction wraps to the true distance, which may need all 64 bits."""
+    larger, smaller = np.maximum(evaluated, baseline), np.minimum(evaluated, baseline)
+    return larger.view(np.uint64) - smaller.view(np.uint64)
 
 
 _Share = TypeVar("_Share", bound=Sequence[int])
@@ -340,17 +364,6 @@ def folded_width(shape: tuple[int, ...], most: tuple[int, int] = (MAX_CELLS, MAX
     return side if height < width else max(1, side // width) * width
 
 
-@cache
-def _native_function(library: ctypes.CDLL) -> Any:
-    """The library's function that adds two arrays to a profile."""
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    profile = library.mluops_profile
-    of_arrays, of_map = (pointer, pointer, number, number, number), (pointer, pointer)
-    profile.argtypes = [*of_arrays, *of_map, number, number, ctypes.c_double, pointer, pointer]
-    profile.restype = None
-    return profile
-
-
 def native_profile(
     evaluated: Array, baseline: Array, start: int, lines: tuple[Array, Array], counts: Array, cells: Array
 ) -> bool:
@@ -358,11 +371,13 @@ def native_profile(
 
     `lines` are int64: the first cell of each line of the map, and the cell of each place within a line.
     """
-    library = native_library()
-    if library is None:
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    of_arrays, of_map = (pointer, pointer, number, number, number), (pointer, pointer)
+    add = native_function("profile", None, *of_arrays, *of_map, number, number, ctypes.c_double, pointer, pointer)
+    if add is None:
         return False
     down, across = lines
-    _native_function(library)(
+    add(
         *(address_of(evaluated), address_of(baseline), start, evaluated.size, len(across)),
         *(address_of(down), address_of(across), len(counts), LOWEST, EPSILON, address_of(counts), address_of(cells)),
     )
@@ -421,7 +436,7 @@ def profile_of(
 
 def _part(blocks: Blocks, start: int, scratch: Scratch, picture: Picture, lines: tuple[Array, Array]) -> _Part | None:
     elements = blocks.elements
-    if not np.not_equal(*blocks.patterns(start), out=scratch.mask).any():
+    if not blocks.differs(start, scratch):
         return None
     e, b = blocks.numbers(start)
     if elements.parts == 1 and e.dtype in _NARROW:
@@ -429,35 +444,19 @@ def _part(blocks: Blocks, start: int, scratch: Scratch, picture: Picture, lines:
         counts, cells = np.zeros(BINS, np.int64), np.zeros(picture.rows * picture.columns)
         if native_profile(e, b, start, lines, counts, cells):
             return _Part(counts, cells) if counts.any() else None
-    places = np.flatnonzero((e != b) & ~(np.isnan(e) & np.isnan(b)))
+    places, error, magnitude = unequal_parts(blocks, start)
     if not places.size:
         return None
-    errors = _errors(e[places], b[places], elements)
-    where = (places + start) // elements.parts
+    errors = error / (magnitude + EPSILON)
+    # A baseline of Inf gives NaN.
+    errors[np.isinf(error)] = np.inf
+    where = places // elements.parts
     if elements.parts > 1:
         where, first = np.unique(where, return_index=True)
         errors = np.maximum.reduceat(errors, first)
     cells = np.zeros(picture.rows * picture.columns)
     np.maximum.at(cells, picture.cell_of(where), errors)
     return _Part(np.bincount(_bins(errors), minlength=BINS), cells)
-
-
-def _errors(e: Array, b: Array, elements: Elements) -> Array:
-    """Relative errors in float64."""
-    if elements.wide:
-        # Unsigned subtraction wraps to the true distance, which may need all 64 bits.
-        distance = (np.maximum(e, b).view(np.uint64) - np.minimum(e, b).view(np.uint64)).astype(np.float64)
-        magnitude = np.abs(b.astype(np.float64))
-    else:
-        magnitude = b.astype(np.float64)
-        distance = e.astype(np.float64)
-        np.abs(np.subtract(distance, magnitude, out=distance), out=distance)
-        np.abs(magnitude, out=magnitude)
-    finite = np.isfinite(distance) & np.isfinite(magnitude)
-    errors: Array = np.divide(distance, np.add(magnitude, EPSILON, out=magnitude), out=distance)
-    # A baseline of Inf gives NaN or 0; neither says how wrong a finite number is there.
-    errors[~finite] = np.inf
-    return errors
 
 
 def _bins(errors: Array) -> Array:

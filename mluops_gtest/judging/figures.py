@@ -10,7 +10,7 @@ from mluops_gtest.base.files import let_go
 from mluops_gtest.base.native.arrays import CELL, NativeLimits, NativePair, ShareFigures, cell_figures, native_pair
 from mluops_gtest.core.tensor import Array
 from mluops_gtest.judging import blocks
-from mluops_gtest.judging.blocks import EPSILON, NO_SUMS, Blocks, Elements, Scratch, Sums, sums
+from mluops_gtest.judging.blocks import EPSILON, NO_SUMS, Blocks, Elements, Scratch, Sums, sums, wide_distance
 
 
 def max_ulp(evaluated: Array, baseline: Array, scratch: Array, *, one_sign: bool) -> int:
@@ -199,8 +199,7 @@ def _differences(e: Array, b: Array, elements: Elements, scratch: Scratch) -> _S
     difference, magnitude = scratch.difference, scratch.magnitude
     np.copyto(magnitude, b)
     if elements.wide:
-        # Unsigned subtraction wraps to the true distance, which may need all 64 bits.
-        np.copyto(difference, np.maximum(e, b).view(np.uint64) - np.minimum(e, b).view(np.uint64))
+        np.copyto(difference, wide_distance(e, b))
     else:
         np.copyto(difference, e)
         np.subtract(difference, magnitude, out=difference)
