@@ -18,7 +18,7 @@ from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import MAX_EXAMINED, MAX_EXAMPLES, Arbitration, CaseResult, DisputedElement, Side
 from mluops_gtest.core.tensor import Array, Criterion, DType, Precision, Tensor
-from mluops_gtest.judging.blocks import value_text, widened
+from mluops_gtest.judging.blocks import index_of, value_text, widened
 from mluops_gtest.judging.criteria import allowed_error, beyond_tolerance, worst_elements
 from mluops_gtest.judging.elementwise import ElementwiseCheck
 
@@ -123,7 +123,7 @@ class Arbiter:
         if not len(chosen):
             return None
         places = np.unravel_index(chosen, evaluated.shape)
-        indices = [tuple(int(axis[place]) for axis in places) for place in range(len(chosen))]
+        indices = [index_of(place, evaluated.shape) for place in chosen]
         element = self._element(tensor.id)
         exact = [element(*index) for index in indices]
         truths = _stored([rounded(value, dtype) for value in exact], dtype)
@@ -160,9 +160,9 @@ class Arbiter:
         Those beyond what arithmetic allows; where none is, or nothing says what it allows, all that are unequal.
         """
         if self._look is not None:
-            beyond, worst = self._look.furthest_beyond(tensor, evaluated, baseline, MAX_EXAMINED)
-            if beyond:
-                return beyond, worst
+            places, ratios = self._look.beyond(tensor, evaluated, baseline)
+            if places.size:
+                return places.size, places[np.argsort(-ratios, kind="stable")[:MAX_EXAMINED]]
         dtype = tensor.desc.dtype
         unequal = int(np.count_nonzero(beyond_tolerance(evaluated, baseline, dtype, 0.0)))
         return unequal, np.array([one.flat for one in worst_elements(evaluated, baseline, dtype, MAX_EXAMINED)], int)

@@ -122,6 +122,11 @@ def value_text(value: object, dtype: DType) -> str:
     return str(scalar)
 
 
+def index_of(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of the element at that place in memory."""
+    return tuple(int(i) for i in np.unravel_index(flat, shape))
+
+
 def _small(real: "np.dtype[Any]") -> float:
     return _SMALL_16_BIT if real.itemsize == 2 else _SMALL
 

@@ -30,17 +30,16 @@ from mluops_gtest.judging.blocks import (
     unequal_parts,
 )
 from mluops_gtest.judging.elementwise import (
-    ElementErrors,
     Limits,
     can_be_bounded,
     element_errors,
-    errors_from_native,
     half_excused,
     native_limits,
 )
 from mluops_gtest.judging.figures import (
     EQUAL,
     BlockStats,
+    ElementErrors,
     NativePass,
     merged,
     small_stats,
@@ -283,7 +282,7 @@ def _natively_measured(
         nonlocal whole
         natively.hold_to(native_limits(bound, precision, dtype, baseline.shape))
         whole = natively.stats()
-        return errors_from_native(whole.beyond, baseline.size)
+        return whole.elements
 
     errors = half_excused(held_to, hold)
     return whole, errors if whole.unequal.number else None
