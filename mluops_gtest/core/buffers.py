@@ -198,23 +198,14 @@ def _difference_in_piece(left: Array, right: Array) -> int | None:
     if found is not None:
         return found if found >= 0 else None
     for start in range(0, left.size, _BLOCK):
-        a, b = left[start : start + _BLOCK], right[start : start + _BLOCK]
-        if not _same_bytes(a, b) and (places := np.flatnonzero(a != b)).size:
+        places = np.flatnonzero(left[start : start + _BLOCK] != right[start : start + _BLOCK])
+        if places.size:
             return start + int(places[0])
     return None
 
 
 def _cells(values: Array, pattern: Array) -> Array:
     return np.ascontiguousarray(values).reshape(-1).view(pattern.dtype)
-
-
-def _same_bytes(left: Array, right: Array) -> bool:
-    if left.size <= _SMALL:
-        return left.tobytes() == right.tobytes()
-    words = left.size // 8 * 8
-    return bool((left[:words].view("u8") == right[:words].view("u8")).all()) and bool(
-        (left[words:] == right[words:]).all()
-    )
 
 
 def _cell(dtype: DType) -> "np.dtype[np.generic]":

@@ -321,42 +321,34 @@ _THIN: Final = 8
 
 
 class Picture(NamedTuple):
-    """The output as height × width elements, seen through rows × columns cells."""
+    """The output as lines of `width` elements, seen through rows × columns cells."""
 
-    height: int
     width: int
     rows: int
     columns: int
+    # The first cell of each line of elements, and the cell of each place within one.
+    down: Array
+    across: Array
 
     @staticmethod
     def over(shape: tuple[int, ...], most: tuple[int, int] = (MAX_CELLS, MAX_CELLS)) -> "Picture":
         """In at most so many rows and columns of cells."""
         width = folded_width(shape, most) or (shape[-1] if shape else 1)
         height = -(-math.prod(shape) // width)
-        return Picture(height, width, min(height, most[0]), min(width, most[1]))
+        rows, columns = min(height, most[0]), min(width, most[1])
+        down, across = np.arange(height) * rows // height * columns, np.arange(width) * columns // width
+        return Picture(width, rows, columns, down, across)
 
     def cell_of(self, element: Array) -> Array:
         """The cell of each flat index."""
-        down = element // self.width
-        across = element - down * self.width
-        # In place: fresh memory for each step would cost more than the arithmetic.
-        for axis, cells, length in ((down, self.rows, self.height), (across, self.columns, self.width)):
-            np.floor_divide(np.multiply(axis, cells, out=axis), length, out=axis)
-        cell: Array = np.add(np.multiply(down, self.columns, out=down), across, out=down)
+        line, place = np.divmod(element, self.width)
+        cell: Array = self.down[line] + self.across[place]
         return cell
-
-    @property
-    def lines(self) -> tuple[Array, Array]:
-        """The same as two tables: the first cell of each line of elements, and the cell of each place within one."""
-        down, across = np.arange(self.height), np.arange(self.width)
-        return down * self.rows // self.height * self.columns, across * self.columns // self.width
 
     @property
     def sizes(self) -> Array:
         """How many elements each cell has; in a folded map the last one has room for more than there are."""
-        down = np.bincount(np.arange(self.height) * self.rows // self.height, minlength=self.rows)
-        across = np.bincount(np.arange(self.width) * self.columns // self.width, minlength=self.columns)
-        return np.outer(down, across).reshape(-1)
+        return np.outer(np.bincount(self.down // self.columns), np.bincount(self.across)).reshape(-1)
 
 
 def folded_width(shape: tuple[int, ...], most: tuple[int, int] = (MAX_CELLS, MAX_CELLS)) -> int:
@@ -370,21 +362,18 @@ def folded_width(shape: tuple[int, ...], most: tuple[int, int] = (MAX_CELLS, MAX
 
 
 def native_profile(
-    evaluated: Array, baseline: Array, start: int, lines: tuple[Array, Array], counts: Array, cells: Array
+    evaluated: Array, baseline: Array, start: int, picture: Picture, counts: Array, cells: Array
 ) -> bool:
-    """Add two contiguous float32 arrays, part of larger ones from `start` on, to `counts` and `cells`.
-
-    `lines` are int64: the first cell of each line of the map, and the cell of each place within a line.
-    """
+    """Add two contiguous float32 arrays, part of larger ones from `start` on, to `counts` and `cells`."""
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     of_arrays, of_map = (pointer, pointer, number, number, number), (pointer, pointer)
     add = native_function("profile", None, *of_arrays, *of_map, number, number, ctypes.c_double, pointer, pointer)
     if add is None:
         return False
-    down, across = lines
     add(
-        *(address_of(evaluated), address_of(baseline), start, evaluated.size, len(across)),
-        *(address_of(down), address_of(across), len(counts), LOWEST, EPSILON, address_of(counts), address_of(cells)),
+        *(address_of(evaluated), address_of(baseline), start, evaluated.size, picture.width),
+        *(address_of(picture.down), address_of(picture.across)),
+        *(len(counts), LOWEST, EPSILON, address_of(counts), address_of(cells)),
     )
     return True
 
@@ -396,13 +385,6 @@ LOWEST: Final = -30
 _DIGITS: Final = 4
 # Float types that float32 holds exactly.
 _NARROW: Final = (np.dtype(np.float32), np.dtype(np.float16))
-
-
-class _Part(NamedTuple):
-    """What one block adds."""
-
-    counts: Array
-    cells: Array
 
 
 def profile_of(
@@ -422,13 +404,12 @@ def profile_of(
     elements = elements_of(dtype)
     blocks = Blocks(np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline), elements)
     picture = Picture.over(evaluated.shape, most)
-    lines = picture.lines
-    parts = blocks.each(lambda start, scratch: _part(blocks, start, scratch, picture, lines), blocks.starts)
+    parts = blocks.each(lambda start, scratch: _part(blocks, start, scratch, picture), blocks.starts)
     differing = [part for part in parts if part is not None]
     if not differing:
         return None
-    counts = np.sum([part.counts for part in differing], axis=0)
-    cells = np.max([part.cells for part in differing], axis=0)
+    counts = np.sum([counts for counts, _ in differing], axis=0)
+    cells = np.max([cells for _, cells in differing], axis=0)
     return Profile(
         output,
         tuple(counts.tolist()),
@@ -439,7 +420,8 @@ def profile_of(
     )
 
 
-def _part(blocks: Blocks, start: int, scratch: Scratch, picture: Picture, lines: tuple[Array, Array]) -> _Part | None:
+def _part(blocks: Blocks, start: int, scratch: Scratch, picture: Picture) -> tuple[Array, Array] | None:
+    """What one block adds: how many elements are in each bin, and the largest error in each cell."""
     elements = blocks.elements
     if not blocks.differs(start, scratch):
         return None
@@ -447,8 +429,8 @@ def _part(blocks: Blocks, start: int, scratch: Scratch, picture: Picture, lines:
     if elements.parts == 1 and e.dtype in _NARROW:
         e, b = e.astype(np.float32, copy=False), b.astype(np.float32, copy=False)
         counts, cells = np.zeros(BINS, np.int64), np.zeros(picture.rows * picture.columns)
-        if native_profile(e, b, start, lines, counts, cells):
-            return _Part(counts, cells) if counts.any() else None
+        if native_profile(e, b, start, picture, counts, cells):
+            return (counts, cells) if counts.any() else None
     places, error, magnitude = unequal_parts(blocks, start)
     if not places.size:
         return None
@@ -461,7 +443,7 @@ def _part(blocks: Blocks, start: int, scratch: Scratch, picture: Picture, lines:
         errors = np.maximum.reduceat(errors, first)
     cells = np.zeros(picture.rows * picture.columns)
     np.maximum.at(cells, picture.cell_of(where), errors)
-    return _Part(np.bincount(_bins(errors), minlength=BINS), cells)
+    return np.bincount(_bins(errors), minlength=BINS), cells
 
 
 def _bins(errors: Array) -> Array:

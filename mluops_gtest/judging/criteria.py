@@ -190,21 +190,22 @@ def compare(
     elements = elements_of(dtype)
     limits = limits if limits is not None and can_be_bounded(dtype) else None
     found = None
+    sums: Callable[[], tuple[Sums, ...]]
     # Of few elements the bytes tell at once that all are equal, which is so in most cases.
     few = evaluated.nbytes <= _SMALL
     if few and evaluated.tobytes() == baseline.tobytes():
-        whole, diff1, diff2 = EQUAL, 0.0, 0.0
+        whole, sums = EQUAL, tuple
     elif few and limits is None and (small := small_stats(evaluated, baseline, elements)) is not None:
-        whole, *sums = small
-        diff1, diff2 = _norms(*sums) if asked.norms and whole.unequal.number else (0.0, 0.0)
+        whole, sums = small[0], lambda: small[1:]
     elif (natively := NativePass.over(evaluated, baseline, elements)) is not None:
         whole, found = _natively_measured(natively, baseline, dtype, limits)
-        diff1, diff2 = _norms(*natively.sums()) if asked.norms and whole.unequal.number else (0.0, 0.0)
+        sums = natively.sums
     else:
-        whole, diff1, diff2 = _measured(Blocks(evaluated, baseline, elements), asked.norms)
+        whole, sums = _measured(Blocks(evaluated, baseline, elements), asked.norms)
         held_to = limits() if limits is not None and whole.unequal.number else None
         if held_to is not None:
             found = half_excused(held_to, partial(element_errors, evaluated, baseline, dtype))
+    diff1, diff2 = _norms(*sums()) if asked.norms and whole.unequal.number else (0.0, 0.0)
     pairs, diff4, diff_kl = 0, 0.0, 0.0
     if asked.pairs:
         pairs, diff4 = lower_share(Blocks(evaluated, baseline, elements), whole.unequal.number)
@@ -288,18 +289,18 @@ def _natively_measured(
     return whole, errors if whole.unequal.number else None
 
 
-def _measured(blocks: Blocks, norms: bool) -> tuple[BlockStats, float, float]:
-    """The figures of the whole, diff1 and diff2 (0 unless there are `norms` to measure), by numpy."""
+def _measured(blocks: Blocks, norms: bool) -> tuple[BlockStats, Callable[[], tuple[Sums, Sums]]]:
+    """The figures of the whole, and the sums of the differences and of the baseline (for `norms` alone), by numpy."""
     figures = blocks.each(lambda start, scratch: timing_stats(blocks, start, scratch, norms), blocks.starts)
-    whole = merged(figures)
-    if not norms or not whole.unequal.number:
-        return whole, 0.0, 0.0
-    # Equal blocks were passed over; only now is it known that their share of the denominators is needed.
-    passed = [start for start, f in zip(blocks.starts, figures, strict=True) if f is EQUAL]
-    weights = [f.errors.weight for f in figures]
-    if passed:
+
+    def sums() -> tuple[Sums, Sums]:
+        # Equal blocks were passed over; only now is it known that their share of the denominators is needed.
+        passed = [start for start, f in zip(blocks.starts, figures, strict=True) if f is EQUAL]
+        weights = [f.errors.weight for f in figures]
         weights += blocks.each(lambda start, scratch: weight_of(blocks, start, scratch), passed)
-    return whole, *_norms(joined(f.errors.difference for f in figures), joined(weights))
+        return joined(f.errors.difference for f in figures), joined(weights)
+
+    return merged(figures), sums
 
 
 def _norms(difference: Sums, weight: Sums) -> tuple[float, float]:

@@ -214,13 +214,8 @@ class Suspects:
         self.slips: list[str] = []
         """What is wrong with suspects themselves, each told once; such a suspect is not tried."""
 
-    def of(self, tensor: Tensor, out: WrongOutput) -> tuple[Callable[[], Iterator[Fit]], Callable[[], Iterator[Fit]]]:
-        """Two lists of mistakes tried on an output: what the operator names, and rounded inputs."""
-        if self._case.elements > _MAX_ELEMENTS or out.held_to == "written":
-            return lambda: iter(()), lambda: iter(())
-        return partial(self._fit_suspects, tensor, out), partial(self._rounded, tensor, out)
-
-    def _fit_suspects(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
+    def named(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
+        """The mistakes that the operator names, tried on an output."""
         for name in self._operator.suspects:
             yield from self._fit(AsIf(name), partial(self._suspected, name), tensor, out)
 
@@ -231,7 +226,8 @@ class Suspects:
             self.slips.append(str(error))
             return {}
 
-    def _rounded(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
+    def rounded(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
+        """Inputs that are rounded to narrower types, tried on an output."""
         if out.held_to == "equality":
             return
         for truncated in (False, True):
@@ -300,7 +296,7 @@ class Explainer:
 
     def __init__(self, case: Case, operator: Operator, look: ElementwiseCheck | None) -> None:
         self._operator, self._look = operator, look
-        self._suspects = Suspects(case, operator)
+        self._suspects, self._is_large = Suspects(case, operator), case.elements > _MAX_ELEMENTS
 
     @property
     def slips(self) -> tuple[str, ...]:
@@ -354,8 +350,12 @@ class Explainer:
         def text(index: tuple[int, ...]) -> tuple[str, str]:
             return value_text(evaluated[index], dtype), value_text(baseline[index], dtype)
 
-        named, recomputed = self._suspects.of(tensor, out)
-        return explained(out, tensor.id, text, named, recomputed)
+        if held_to == "written" or self._is_large:
+            return explained(out, tensor.id, text)
+        suspects = self._suspects
+        return explained(
+            out, tensor.id, text, partial(suspects.named, tensor, out), partial(suspects.rounded, tensor, out)
+        )
 
 
 def _mask(places: Array, shape: tuple[int, ...]) -> Array:

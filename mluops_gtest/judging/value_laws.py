@@ -130,6 +130,12 @@ class WrongOutput:
         """What belongs there."""
         return _computable(self.baseline.reshape(-1)[self.places])
 
+    @cached_property
+    def right_values(self) -> tuple[Array, Array]:
+        """The values that belong in the output, sorted, and which share of it each has."""
+        values, counts = np.unique(self.baseline, return_counts=True)
+        return values, counts / self.baseline.size
+
     @property
     def is_float(self) -> bool:
         return self.evaluated.dtype.kind == "f"
