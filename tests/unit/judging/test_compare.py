@@ -175,9 +175,12 @@ def test_every_special_value_against_every_other(dtype: DType) -> None:
     evaluated, baseline = np.repeat(special, len(special)), np.tile(special, len(special))
     if dtype in COMPLEX and len(baseline) % 2:
         evaluated, baseline = evaluated[1:], baseline[1:]
+    # All of them at once, each pair alone with another one, and nothing at all.
+    parts = [slice(None), *(slice(start, start + 4) for start in range(0, len(baseline), 4)), slice(0)]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check(evaluated.view(dtype.storage), baseline.view(dtype.storage), dtype)
+        for part in parts:
+            check(*(side[part].view(dtype.storage) for side in (evaluated, baseline)), dtype)
 
 
 @pytest.mark.parametrize("count", [1, 5, 6, 7, 12, 13, 16, 17, 24, 25, 57])
@@ -205,52 +208,6 @@ def test_the_number_of_threads_changes_no_bit(threads: int, monkeypatch: pytest.
     assert compare(evaluated, baseline, DType.FLOAT, ALL) == alone
 
 
-def test_no_conversion_to_float_hides_a_wrong_integer() -> None:
-    for dtype, value in ((DType.INT32, 2**24), (DType.INT64, 2**53), (DType.UINT64, 2**64 - 2)):
-        baseline = np.array([value], dtype.storage)
-        found = compare(baseline + dtype.storage.type(1), baseline, dtype, (D1, D2, D3))
-        assert found.unequal == 1
-        assert found.readings[D3] == 1
-        assert found.readings[D1] > 0 < found.readings[D2]
-
-
-def test_integer_differences_do_not_overflow() -> None:
-    low, high = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    found = compare(np.array([high]), np.array([low]), DType.INT64, (D1, D3))
-    assert found.diff3_2 == float(2**64 - 1)
-    assert found.readings[D1] == pytest.approx(2.0)
-
-
-def test_the_finite_positions_beside_a_nan_are_still_compared() -> None:
-    baseline = np.array([np.nan, 1, np.inf, 2, -np.inf], np.float32)
-    evaluated = np.array([np.nan, 1, np.inf, 3, -np.inf], np.float32)
-    found = compare(evaluated, baseline, DType.FLOAT, (D1, D3))
-    assert (found.unequal, found.nonfinite_mismatches, found.worst) == (1, 0, 3)
-    assert found.readings[D1] == pytest.approx(1 / 3)
-    assert found.readings[D3] == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(
-    ("evaluated", "baseline"),
-    [(np.nan, 1.0), (1.0, np.nan), (np.inf, -np.inf), (np.inf, 1.0), (1.0, -np.inf), (np.nan, np.inf)],
-)
-def test_a_nonfinite_number_that_does_not_meet_its_like_is_reported(evaluated: float, baseline: float) -> None:
-    e, b = np.ones(20, np.float32), np.ones(20, np.float32)
-    e[0] = 2  # a larger index does not hide behind a finite error
-    e[17], b[17] = evaluated, baseline
-    found = compare(e, b, DType.FLOAT, (D3,))
-    assert (found.nonfinite_mismatches, found.first_nonfinite_mismatch, found.worst) == (1, 17, 17)
-    assert (found.unequal, found.first_unequal, found.last_unequal) == (2, 0, 17)
-
-
-def test_nan_payloads_and_zero_signs_differ_in_bits_alone() -> None:
-    e = np.array([0x7FC00000, 0, 0x80000000], np.uint32).view(np.float32)
-    b = np.array([0xFFC00001, 0x80000000, 0], np.uint32).view(np.float32)
-    found = compare(e, b, DType.FLOAT, (D1, D3))
-    assert (found.unequal, found.bits_unequal, found.worst, found.max_ulp) == (0, 3, None, 0)
-    assert found.readings == {D1: 0.0, D3: 0.0}
-
-
 def test_diff3_turns_relative_exactly_at_the_threshold() -> None:
     for dtype, small in ((DType.DOUBLE, 1e-6), (DType.FLOAT, 1e-6), (DType.HALF, 1e-4)):
         at = np.array([small]).astype(dtype.storage)
@@ -272,22 +229,6 @@ def test_a_sum_that_leaves_float64_is_never_a_small_error() -> None:
     opposite = compare(np.array([1.7e308]), np.array([-1.7e308]), DType.DOUBLE, (D2, D3, D3_2))
     assert opposite.readings[D3_2] == opposite.readings[D3] == math.inf
     assert opposite.nonfinite_mismatches == 0
-
-
-def test_diff4_counts_each_pair_once() -> None:
-    b = np.zeros(40, np.float32)
-    e = np.repeat(np.array([1, 2, -1, 0], np.float32), 10)
-    b[35:] = -0.0
-    found = compare(e, b, DType.FLOAT, (D4,))
-    assert (found.pairs, found.readings[D4]) == (3, pytest.approx(1 / 3))
-
-
-def test_nothing_compared_is_visible() -> None:
-    empty = np.empty((0, 4), np.float32)
-    found = compare(empty, empty, DType.FLOAT, ALL)
-    assert found.compared == 0
-    assert found.worst is found.first_unequal is None
-    assert set(found.readings) == set(ALL)
 
 
 def test_readings_are_those_asked_for_by_canonical_name() -> None:

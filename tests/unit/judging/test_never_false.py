@@ -194,7 +194,7 @@ def test_a_law_is_recognised_where_it_says_something_else(law, seed, start):
 
 
 @given(st.data())
-def test_no_law_that_is_stored_for_all_wrong_elements_is_breached_by_one(data):
+def test_a_law_that_is_stored_holds_of_as_many_wrong_elements_as_it_says(data):
     """Few and small values, so that many laws hold by accident, and noise within what is allowed."""
     dtype = np.dtype(data.draw(st.sampled_from(["f2", "f4", "f8", "i4", "i8", "u1"])))
     shape = data.draw(st.sampled_from([(3,), (4, 3), (2, 3, 2), (12,)]))
@@ -213,9 +213,9 @@ def test_no_law_that_is_stored_for_all_wrong_elements_is_breached_by_one(data):
     found, wrong, epsilon = explain(evaluated, baseline, allowed)
     assert found.wrong == wrong.sum()
     for one in found.fitted:
-        if one.law is not None and one.lawful == found.wrong:
+        if one.law is not None:
             missed = breaches(one.law, evaluated, baseline, wrong, epsilon=epsilon, allowed=allowed)
-            assert not missed.size, (one.law, evaluated, baseline, allowed)
+            assert found.wrong - missed.size == one.lawful, (one.law, evaluated, baseline, allowed)
 
 
 @pytest.mark.parametrize("truncated", [False, True])

@@ -12,7 +12,7 @@ from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.writer import causes_of, write_causes
 from tests.support.reports import report
-from tests.unit.judging.test_cause_ids import failure
+from tests.unit.judging.test_groups import failure
 
 FIELDS = {
     "id", "operator", "outcome", "headline", "output", "place", "law", "condition", "samples", "cases", "smallest",
