@@ -184,6 +184,14 @@ def test_the_number_of_threads_changes_no_bit(threads: int, monkeypatch: pytest.
     assert compare(evaluated, baseline, DType.FLOAT, ALL) == alone
 
 
+def test_no_conversion_to_float_hides_a_wrong_integer() -> None:
+    for dtype, value in ((DType.INT32, 2**24), (DType.INT64, 2**53), (DType.UINT64, 2**64 - 2)):
+        baseline = np.array([value], dtype.storage)
+        found = compare(baseline + dtype.storage.type(1), baseline, dtype, (D1, D2, D3))
+        assert (found.unequal, found.readings[D3]) == (1, 1)
+        assert found.readings[D1] > 0 < found.readings[D2]
+
+
 def test_diff3_turns_relative_exactly_at_the_threshold() -> None:
     for dtype, small in ((DType.DOUBLE, 1e-6), (DType.FLOAT, 1e-6), (DType.HALF, 1e-4)):
         at = np.array([small]).astype(dtype.storage)

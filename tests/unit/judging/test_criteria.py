@@ -97,14 +97,16 @@ def test_the_count_is_that_of_the_definition(threshold):
     assert 0 < count_beyond(evaluated, baseline, DType.FLOAT, threshold) == literal(evaluated, baseline, threshold)
 
 
-def test_a_rounding_error_beside_zero_is_within_tolerance():
-    baseline = np.array([1, 1, 1, 0], "<f4")
-    evaluated = np.array([1, 1, 1.1, 1e-7], "<f4")
-    assert count_beyond(evaluated, baseline, DType.FLOAT, 3e-3) == 1
-
-
-def test_a_baseline_of_zeros_has_no_tolerance():
-    assert count_beyond(np.array([0, 1e-9], "<f4"), np.zeros(2, "<f4"), DType.FLOAT, 3e-3) == 1
+@pytest.mark.parametrize(
+    ("evaluated", "baseline", "dtype", "threshold"),
+    [
+        pytest.param([1, 1, 1.1, 1e-7], [1, 1, 1, 0], DType.FLOAT, 3e-3, id="a rounding error beside zero is within"),
+        pytest.param([0, 1e-9], [0, 0], DType.FLOAT, 3e-3, id="a baseline of zeros has no tolerance"),
+        pytest.param([0x3F80, 0x4040], [0x3F80, 0x4000], DType.BFLOAT16, 0.1, id="bfloat16 is seen as numbers"),
+    ],
+)
+def test_one_element_is_beyond_tolerance(evaluated, baseline, dtype, threshold):
+    assert count_beyond(*(np.array(side, dtype.storage) for side in (evaluated, baseline)), dtype, threshold) == 1
 
 
 def test_a_complex_element_counts_once():
@@ -113,11 +115,6 @@ def test_a_complex_element_counts_once():
     assert count_beyond(evaluated, baseline, DType.COMPLEX_FLOAT, 3e-3) == 1
     (worst,) = worst_elements(evaluated, baseline, DType.COMPLEX_FLOAT, 5)
     assert (worst.flat, worst.error) == (0, 2.0)
-
-
-def test_bfloat16_is_seen_as_numbers():
-    baseline = np.array([0x3F80, 0x4000], "<u2")
-    assert count_beyond(np.array([0x3F80, 0x4040], "<u2"), baseline, DType.BFLOAT16, 0.1) == 1
 
 
 @pytest.mark.parametrize("size", [BLOCK + 2, SHARED_FROM + 1])
@@ -135,10 +132,7 @@ def test_the_worst_come_first_and_equal_ones_not_at_all():
     worst = worst_elements(evaluated, baseline, DType.FLOAT, 10)
     assert [w.flat for w in worst] == [2, 3, 0]
     assert [w.error for w in worst] == [math.inf, 40.0, 1.0]
-
-
-def test_of_equal_relative_errors_the_larger_error_comes_first():
-    """Where nothing was written every relative error is 1."""
+    # Where nothing was written every relative error is 1: the larger error comes first.
     assert [w.flat for w in worst_elements(np.zeros(3, "<f4"), np.array([2, 4, 3], "<f4"), DType.FLOAT, 2)] == [1, 2]
 
 

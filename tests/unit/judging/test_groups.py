@@ -297,10 +297,7 @@ def test_the_id_of_a_group_holds_of_cases_that_show_it_in_their_own_words(result
         assert held
         for result in held:
             assert read_marks({group.mark}, [result]) == {group.mark: law}
-
-
-@given(failures())
-def test_a_result_that_names_the_place_in_its_own_words_needs_no_other(results):
+    # Who names the place in its own words needs no other.
     for result in results:
         for group in cause_groups([result], [result], {}):
             if group.placed_law is not None:

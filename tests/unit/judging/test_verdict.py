@@ -177,21 +177,16 @@ def test_nothing_compared_is_suspect():
     assert (Judgement().outcome, Judgement().causes) == (Outcome.SUSPECT, (c.NothingCompared(),))
 
 
-class TestUntouched:
-    answer = CheckVerdict(Status.BAD_PARAM, "sign_positive")
-
-    def left(self, *written):
-        buffer = np.empty(4, "<f4")
-        fill(buffer.view(np.uint8), pattern_of(DType.FLOAT, None))
-        buffer[list(written)] = 1.0
-        return judge_untouched(CASE, DOUBLES, {"y": buffer}, self.answer)
-
-    def test_a_call_that_fails_may_write_nothing(self):
-        cause = c.WrittenAnyway("y", c.Places(2, 4, 1, 3), "BAD_PARAM", "sign_positive")
-        assert self.left(1, 3).causes == (cause,)
-
-    def test_what_is_left_alone_passes(self):
-        assert (self.left().outcome, self.left().causes) == (Outcome.PASSED, ())
+@pytest.mark.parametrize(
+    ("written", "causes"),
+    [([1, 3], (c.WrittenAnyway("y", c.Places(2, 4, 1, 3), "BAD_PARAM", "sign_positive"),)), ([], ())],
+)
+def test_a_call_that_fails_may_write_nothing(written, causes):
+    buffer = np.empty(4, "<f4")
+    fill(buffer.view(np.uint8), pattern_of(DType.FLOAT, None))
+    buffer[written] = 1.0
+    judgement = judge_untouched(CASE, DOUBLES, {"y": buffer}, CheckVerdict(Status.BAD_PARAM, "sign_positive"))
+    assert (judgement.outcome, judgement.causes) == (Outcome.FAILED if causes else Outcome.PASSED, causes)
 
 
 def without_values(case):
