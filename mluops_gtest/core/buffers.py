@@ -298,11 +298,8 @@ def is_constant_baseline(tensor: Tensor, operator: Operator, counts: Mapping[str
     """What the operator owns of this baseline is constant; an output that counts rows is one number by its nature."""
     if tensor.id in operator.counts:
         return False
-    return is_constant(tensor.values[: owned_rows(operator.output(tensor.id), counts)].reshape(-1))
-
-
-def is_constant(values: Array) -> bool:
-    """Every element has the bits of the first; an array without elements is not called constant."""
+    values = tensor.values[: owned_rows(operator.output(tensor.id), counts)].reshape(-1)
+    # No element is not called constant.
     if values.size == 0:
         return False
     bits = values.view(f"V{values.itemsize}") if values.itemsize > 8 else values.view(f"u{values.itemsize}")

@@ -5,7 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
-from itertools import chain, combinations, product
+from itertools import chain, combinations, islice, product
 from typing import Any, Final, Literal, get_args
 
 from mluops_gtest.base.frozen import Value
@@ -145,9 +145,7 @@ def _names(where: Where, hull: tuple[AxisSet, ...]) -> Iterator[WhereReading]:
         yield EVERYTHING
         return
     names = [_axis_names(*of_axis) for of_axis in zip(where.axes, *_limits(where, hull), strict=True)]
-    for number, axes in enumerate(product(*names)):
-        if number == _MAX_OF_CASE:
-            return
+    for axes in islice(product(*names), _MAX_OF_CASE):
         yield WhereReading(axes, where.spans, where.outside)
 
 

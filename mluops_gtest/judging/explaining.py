@@ -212,7 +212,7 @@ class Suspects:
         self._case, self._operator = case, operator
         self._made: dict[Law, _Outputs] = {}
         self.slips: list[str] = []
-        """What is wrong with suspects themselves, each told once; such a suspect is not tried."""
+        """What is wrong with suspects themselves, with file and line; such a suspect is not tried."""
 
     def named(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
         """The mistakes that the operator names, tried on an output."""
@@ -296,12 +296,7 @@ class Explainer:
 
     def __init__(self, case: Case, operator: Operator, look: ElementwiseCheck | None) -> None:
         self._operator, self._look = operator, look
-        self._suspects, self._is_large = Suspects(case, operator), case.elements > _MAX_ELEMENTS
-
-    @property
-    def slips(self) -> tuple[str, ...]:
-        """Mistakes in what the operator suspects, found on the way, with file and line."""
-        return tuple(self._suspects.slips)
+        self.suspects, self._is_large = Suspects(case, operator), case.elements > _MAX_ELEMENTS
 
     def unwritten(
         self, tensor: Tensor, evaluated: Array, baseline: Array, places: Array, kept: Array | None
@@ -352,7 +347,7 @@ class Explainer:
 
         if held_to == "written" or self._is_large:
             return explained(out, tensor.id, text)
-        suspects = self._suspects
+        suspects = self.suspects
         return explained(
             out, tensor.id, text, partial(suspects.named, tensor, out), partial(suspects.rounded, tensor, out)
         )

@@ -16,7 +16,7 @@ from mluops_gtest.core.call import Status
 from mluops_gtest.core.explanation import AsIf, BelongElsewhere, Explanation, Law, MisplacedZeros, OneSided
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.readings import Headline, LinePattern, Rule, WhereReading
-from mluops_gtest.core.report import TalliedResults, mark_of
+from mluops_gtest.core.report import TalliedResults
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging.conditions import (
     MIN_CASES,
@@ -133,7 +133,7 @@ def cause_groups(
         if result.explained:
             explained[result.operator].append(result)
         else:
-            others[mark_of(result)].append(result)
+            others[result.fingerprint or (result.outcome, result.causes)].append(result)
     by_operator = defaultdict(list)
     is_lazy = isinstance(everything, TalliedResults)
     for result in everything if explained else ():

@@ -401,7 +401,7 @@ class _OutputJudge:
 
         def explain() -> Explanation | None:
             explanation = ask(make())
-            notes.extend(slip for slip in make().slips if slip not in notes)
+            notes.extend(slip for slip in make().suspects.slips if slip not in notes)
             return explanation
 
         self.judgement.explain(explain)

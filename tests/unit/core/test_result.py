@@ -1,4 +1,4 @@
-"""No result can say `passed` unless something was looked at; how results are told, grouped and summed up."""
+"""No result can say `passed` unless something was looked at; how results are told and summed up."""
 
 import pytest
 
@@ -6,8 +6,8 @@ from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.cause import Exceeded, Excess, Places, format_share
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.report import exit_code, grouped, mark_of
-from mluops_gtest.core.result import CaseInfo, CaseResult, Reading, TensorInfo, Worst, format_worst
+from mluops_gtest.core.report import exit_code
+from mluops_gtest.core.result import CaseResult, Reading, Worst, format_worst
 from tests.support.reports import result
 
 GOOD = Reading("y", "diff1", 1e-6, 3e-3, True)
@@ -118,28 +118,3 @@ def test_what_the_reason_says_is_not_said_twice():
     cause = Exceeded("y", (Excess("diff1", 1.0, 3e-3),), Places(7, 16, 0, 9), False, False, 5, 7)
     told = format_worst(result(outcome=Outcome.FAILED, value=1.0, worst=worst, causes=(cause,)))
     assert told == "y[3] = 1, expected 2; at most 2 ulp apart"
-
-
-def failed(name, fingerprint="v1:a", size=4, **changes):
-    info = CaseInfo((TensorInfo("x", "float", "ARRAY", (size,)),), (TensorInfo("y", "float", "ARRAY", (2, size)),))
-    return result(name, Outcome.FAILED, value=1.0, fingerprint=fingerprint, info=info, **changes)
-
-
-def grouped_results(results):
-    return grouped(results, mark_of, lambda result: (result.info.elements, result.case))
-
-
-def test_the_largest_group_comes_first_and_the_smallest_case_stands_for_it():
-    results = [failed("z", "v1:b"), failed("big", size=100), failed("small", size=3), failed("also_small", size=3)]
-    groups = grouped_results(results)
-    assert [[r.case for r in group.members] for group in groups] == [["op/also_small", "op/small", "op/big"], ["op/z"]]
-    assert groups[0].first.case == "op/also_small"
-
-
-def test_without_a_fingerprint_the_same_words_are_one_group():
-    told = [failed(name, "", reason=reason) for name, reason in (("a", "no"), ("b", "no"), ("c", "other"))]
-    assert [len(group.members) for group in grouped_results(told)] == [2, 1]
-
-
-def test_groups_of_one_size_stand_in_the_order_of_their_cases():
-    assert [g.first.case for g in grouped_results([failed("b", "v1:1"), failed("a", "v1:2")])] == ["op/a", "op/b"]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mluops_gtest.core.call import Status
+from mluops_gtest.core.cause import LegacyReason
 from mluops_gtest.core.explanation import AsIf, Explanation, Fitted, ScaledBy, TurnedZero, Where
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.readings import AxisReading, WhereReading, format_headline, format_support
@@ -237,6 +238,17 @@ def test_one_element_is_named_by_its_place_in_memory():
         case("c", wrong_at_64(1 / np.e, 70, 2)),
     ]
     assert list(headlines_of(*results)) == ["op: element 64 of y (flat) is wrong"]
+
+
+def test_failures_without_an_explanation_are_grouped_by_fingerprint_else_by_their_causes():
+    def crash(name, fingerprint="", text="no", length=8):
+        failed = case(name, outcome=Outcome.CRASHED, length=length)
+        return replace(failed, fingerprint=fingerprint, causes=(LegacyReason(text),))
+
+    marked = [crash("big", "v1:a", length=100), crash("small", "v1:a", length=3), crash("z", "v1:b")]
+    found = groups(*marked, crash("c"), crash("d"), crash("e", text="other"))
+    members = [[one.case.removeprefix("op/") for one in group.members] for group in found]
+    assert members == [["c", "d"], ["small", "big"], ["e"], ["z"]]
 
 
 LAST = WhereReading((AxisReading("last", (2,)),))
