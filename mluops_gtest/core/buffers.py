@@ -351,8 +351,7 @@ def _on_paper(desc: TensorDesc) -> Array:
 
 def expected_results(case: Case, operator: Operator) -> dict[str, int]:
     """The scalar results that the case stores, e.g. num_act_out; those it does not store are absent."""
-    found = {name: case.params.get(name) for name in operator.results}
-    return {name: value for name, value in found.items() if isinstance(value, int)}
+    return {name: value for name in operator.results if isinstance(value := case.params.get(name), int)}
 
 
 def has_buffer(case: Case, tensor: Tensor) -> bool:
@@ -384,11 +383,10 @@ def _arguments(
 def _visible_params(case: Case, operator: Operator) -> Params | None:
     if operator.params_descriptor in case.expect.null_descriptor:
         return None
-    results = operator.results
     return {
         name: None if name in case.expect.null_pointer else value
         for name, value in case.params.items()
-        if name not in results
+        if name not in operator.results
     }
 
 

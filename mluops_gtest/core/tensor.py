@@ -193,12 +193,7 @@ class TensorDesc(Value):
 
 def contiguous(dims: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a dense row-major tensor."""
-    strides = []
-    step = 1
-    for dim in reversed(dims):
-        strides.append(step)
-        step *= dim
-    return tuple(reversed(strides))
+    return tuple(math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
 
 
 class Tensor(Value):

@@ -158,20 +158,23 @@ def test_wrong_usage_has_its_exit_code(cli, arguments, code):
     assert result.err
 
 
-def test_large_cases_are_made_once_into_the_cache(run, toy, tmp_path, monkeypatch):
+@pytest.fixture
+def entry(run, toy, tmp_path, monkeypatch):
+    """The cache entry of the large case, which a run has made."""
     monkeypatch.setenv("MLUOPS_TEST_CACHE", str(tmp_path / "cache"))
     assert run("--root", toy, "--tag", "network").code == 0
-    (entry,) = (tmp_path / "cache" / "scale_by").iterdir()
+    (folder,) = (tmp_path / "cache" / "scale_by").iterdir()
+    return folder
+
+
+def test_large_cases_are_made_once_into_the_cache(run, toy, entry):
     before = {path.name: path.stat().st_mtime_ns for path in entry.iterdir()}
     assert run("--root", toy, "--tag", "network").code == 0
     assert {path.name: path.stat().st_mtime_ns for path in entry.iterdir()} == before
 
 
 @pytest.mark.parametrize("damage", ["truncated", "emptied", "flipped", "missing"])
-def test_a_damaged_cache_entry_is_never_used(run, toy, tmp_path, monkeypatch, damage):
-    monkeypatch.setenv("MLUOPS_TEST_CACHE", str(tmp_path / "cache"))
-    assert run("--root", toy, "--tag", "network").code == 0
-    (entry,) = (tmp_path / "cache" / "scale_by").iterdir()
+def test_a_damaged_cache_entry_is_never_used(run, toy, entry, damage):
     target = max(entry.iterdir(), key=lambda path: path.stat().st_size)
     data = bytearray(target.read_bytes())
     if damage == "missing":

@@ -68,18 +68,12 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 OTHER = "f" * 40
 
 
-def test_what_all_parts_agree_on_stays():
+def test_labels_on_which_parts_agree_stay_and_what_differs_is_told_once_each():
     assert merged_labels([{"a": "1", "b": "x"}, {"a": "1", "b": "x"}]) == {"a": "1", "b": "x"}
-
-
-def test_what_differs_is_told_once_each_also_where_one_part_has_nothing():
     merged = merged_labels([{"a": "1", "b": "x"}, {"a": "2"}, {"a": "1"}])
     assert merged == {"a": "differs: 1 | 2", "b": "differs: x | –"}
-
-
-def test_merging_again_does_not_nest():
-    once = merged_labels([{"a": "1"}, {"a": "2"}])
-    assert merged_labels([once, {"a": "3"}, once]) == {"a": "differs: 1 | 2 | 3"}
+    # Merging again does not nest.
+    assert merged_labels([merged, {"a": "3"}, merged])["a"] == "differs: 1 | 2 | 3"
 
 
 @pytest.mark.parametrize(
