@@ -214,7 +214,7 @@ class Suspects:
         self.slips: list[str] = []
         """What is wrong with suspects themselves, with file and line; such a suspect is not tried."""
 
-    def named(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
+    def fit_suspects(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
         """The mistakes that the operator names, tried on an output."""
         for name in self._operator.suspects:
             yield from self._fit(AsIf(name), partial(self._suspected, name), tensor, out)
@@ -226,7 +226,7 @@ class Suspects:
             self.slips.append(str(error))
             return {}
 
-    def rounded(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
+    def fit_rounded_inputs(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
         """Inputs that are rounded to narrower types, tried on an output."""
         if out.held_to == "equality":
             return
@@ -347,10 +347,8 @@ class Explainer:
 
         if held_to == "written" or self._is_large:
             return explained(out, tensor.id, text)
-        suspects = self.suspects
-        return explained(
-            out, tensor.id, text, partial(suspects.named, tensor, out), partial(suspects.rounded, tensor, out)
-        )
+        suspects, rounded = self.suspects.fit_suspects, self.suspects.fit_rounded_inputs
+        return explained(out, tensor.id, text, partial(suspects, tensor, out), partial(rounded, tensor, out))
 
 
 def _mask(places: Array, shape: tuple[int, ...]) -> Array:
