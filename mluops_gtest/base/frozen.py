@@ -9,7 +9,7 @@ import re
 from dataclasses import Field, field, fields, make_dataclass
 from enum import Enum
 from inspect import get_annotations
-from typing import Any, ClassVar, Self, dataclass_transform
+from typing import Any, ClassVar, Self, cast, dataclass_transform
 
 import msgspec
 
@@ -61,6 +61,11 @@ class TableEnum(Enum):
 
     # Each member is there once; what Enum has instead runs in Python at every look-up.
     __hash__ = object.__hash__
+
+    @classmethod
+    def named(cls, word: str) -> Self:
+        """The member that users and files call so."""
+        return cast("Self", cls._value2member_map_[word])
 
     def __new__(cls, word: str, *_columns: object) -> Self:
         member = object.__new__(cls)

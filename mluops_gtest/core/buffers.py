@@ -19,7 +19,7 @@ from mluops_gtest.base.errors import HarnessError, repr_short, suggestion
 from mluops_gtest.base.files import pieces
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.native.arrays import address_of
-from mluops_gtest.base.native.library import native_library
+from mluops_gtest.base.native.library import native_function
 from mluops_gtest.base.text import cut_text
 from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Handle, OpCall, Params, TensorArg
 from mluops_gtest.core.case import BUFFER_LIMIT, Case, Expect
@@ -40,34 +40,20 @@ GUARD_BYTES: Final = 1024
 GUARD_PATTERN: Final = 0x5C
 
 
-@cache
-def _native_functions(library: ctypes.CDLL) -> tuple[Any, Any]:
-    """The library's functions that find the first difference and count what holds a pattern."""
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    first_difference, count_holding = library.mluops_first_difference, library.mluops_count_holding
-    first_difference.argtypes = [pointer, pointer, number]
-    count_holding.argtypes = [pointer, number, pointer, ctypes.c_int]
-    first_difference.restype = count_holding.restype = number
-    return first_difference, count_holding
+_POINTER, _NUMBER = ctypes.c_void_p, ctypes.c_int64
 
 
 def native_first_difference(left: Array, right: Array) -> int | None:
     """The offset of the first byte that differs between two contiguous arrays of one size; −1 where none does."""
-    library = native_library()
-    if library is None:
-        return None
-    first_difference, _ = _native_functions(library)
-    return int(first_difference(address_of(left), address_of(right), left.nbytes))
+    find = native_function("first_difference", _NUMBER, _POINTER, _POINTER, _NUMBER)
+    return None if find is None else int(find(address_of(left), address_of(right), left.nbytes))
 
 
 def native_count_holding(cells: Array, pattern: Array) -> int | None:
     """How many cells of a contiguous array have the bits of the one in `pattern`."""
-    library = native_library()
-    if library is None:
-        return None
-    _, count_holding = _native_functions(library)
+    count = native_function("count_holding", _NUMBER, _POINTER, _NUMBER, _POINTER, ctypes.c_int)
     size = pattern.itemsize
-    return int(count_holding(address_of(cells), cells.nbytes // size, address_of(pattern), size))
+    return None if count is None else int(count(address_of(cells), cells.nbytes // size, address_of(pattern), size))
 
 
 # The slab of an earlier, larger case goes on behind the last buffer. Bytes of it that are looked at, too: a fixed
@@ -212,23 +198,14 @@ def _difference_in_piece(left: Array, right: Array) -> int | None:
     if found is not None:
         return found if found >= 0 else None
     for start in range(0, left.size, _BLOCK):
-        a, b = left[start : start + _BLOCK], right[start : start + _BLOCK]
-        if not _same_bytes(a, b) and (places := np.flatnonzero(a != b)).size:
+        places = np.flatnonzero(left[start : start + _BLOCK] != right[start : start + _BLOCK])
+        if places.size:
             return start + int(places[0])
     return None
 
 
 def _cells(values: Array, pattern: Array) -> Array:
     return np.ascontiguousarray(values).reshape(-1).view(pattern.dtype)
-
-
-def _same_bytes(left: Array, right: Array) -> bool:
-    if left.size <= _SMALL:
-        return left.tobytes() == right.tobytes()
-    words = left.size // 8 * 8
-    return bool((left[:words].view("u8") == right[:words].view("u8")).all()) and bool(
-        (left[words:] == right[words:]).all()
-    )
 
 
 def _cell(dtype: DType) -> "np.dtype[np.generic]":
@@ -321,11 +298,8 @@ def is_constant_baseline(tensor: Tensor, operator: Operator, counts: Mapping[str
     """What the operator owns of this baseline is constant; an output that counts rows is one number by its nature."""
     if tensor.id in operator.counts:
         return False
-    return is_constant(tensor.values[: owned_rows(operator.output(tensor.id), counts)].reshape(-1))
-
-
-def is_constant(values: Array) -> bool:
-    """Every element has the bits of the first; an array without elements is not called constant."""
+    values = tensor.values[: owned_rows(operator.output(tensor.id), counts)].reshape(-1)
+    # No element is not called constant.
     if values.size == 0:
         return False
     bits = values.view(f"V{values.itemsize}") if values.itemsize > 8 else values.view(f"u{values.itemsize}")
@@ -377,8 +351,7 @@ def _on_paper(desc: TensorDesc) -> Array:
 
 def expected_results(case: Case, operator: Operator) -> dict[str, int]:
     """The scalar results that the case stores, e.g. num_act_out; those it does not store are absent."""
-    found = {name: case.params.get(name) for name in operator.results}
-    return {name: value for name, value in found.items() if isinstance(value, int)}
+    return {name: value for name in operator.results if isinstance(value := case.params.get(name), int)}
 
 
 def has_buffer(case: Case, tensor: Tensor) -> bool:
@@ -410,11 +383,10 @@ def _arguments(
 def _visible_params(case: Case, operator: Operator) -> Params | None:
     if operator.params_descriptor in case.expect.null_descriptor:
         return None
-    results = operator.results
     return {
         name: None if name in case.expect.null_pointer else value
         for name, value in case.params.items()
-        if name not in results
+        if name not in operator.results
     }
 
 

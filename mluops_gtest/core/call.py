@@ -9,9 +9,11 @@ The calls that fuzzing draws: what varies from one to the next, and how the valu
 The literal definition of one output element, for disputes between a backend and a baseline.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from enum import IntEnum
 from fractions import Fraction
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex
 
 from msgspec import field
@@ -174,14 +176,9 @@ class Notes(list[str]):
         self._size = sum(sizes)
         if self._size <= self._most:
             return
-        half, head, size = self._most // 2, 0, 0
-        while size + sizes[head] <= half:
-            size += sizes[head]
-            head += 1
-        tail, size = len(sizes), 0
-        while tail > head and size + sizes[tail - 1] <= half:
-            tail -= 1
-            size += sizes[tail]
+        half = self._most // 2
+        head, behind = (bisect_right(list(accumulate(ordered)), half) for ordered in (sizes, sizes[::-1]))
+        tail = max(head, len(sizes) - behind)
         if not self._cut:
             self._head = head
         self._cut += tail - head

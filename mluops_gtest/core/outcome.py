@@ -87,11 +87,6 @@ class Outcome(TableEnum):
         self.tone = tone
         self.words = {"en": english, "zh": chinese}
 
-    @staticmethod
-    def named(word: str) -> "Outcome":
-        """The outcome that results call so."""
-        return _OUTCOMES[word]
-
     @property
     def passes(self) -> bool:
         """It passed, be it in spite of a waiver."""
@@ -138,10 +133,9 @@ class Outcome(TableEnum):
         return self in (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FLAKY, Outcome.MEMORY)
 
 
-_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 # The order in which people look at a list of cases.
 _BY_GRAVITY = "crashed timed_out memory failed wrong_status error flaky suspect xpassed not_run xfailed skipped passed"
-GRAVEST_FIRST = tuple(_OUTCOMES[word] for word in _BY_GRAVITY.split())
+GRAVEST_FIRST = tuple(Outcome.named(word) for word in _BY_GRAVITY.split())
 
 
 # A growth by more than this factor is drift.

@@ -2,10 +2,10 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, overload
 
 from msgspec import field
 from msgspec.structs import replace
@@ -19,8 +19,6 @@ from mluops_gtest.core.result import CaseResult
 
 if TYPE_CHECKING:
     from mluops_gtest.results.writer import CauseSummary
-
-T = TypeVar("T")
 
 # Those that `run` has an option for.
 ReportFormat = Literal["html", "markdown", "junit", "ctrf"]
@@ -44,31 +42,6 @@ REPORT_KINDS: Final = {
     "ctrf": ReportKind("files:render_ctrf", "results in the Common Test Report Format", "ctrf.json"),
     "json": ReportKind("files:json_pieces"),
 }
-
-
-class Group(Value, Generic[T]):
-    """Those that share a mark; the first is the smallest case, the easiest one to look at."""
-
-    mark: Hashable
-    members: tuple[T, ...]
-
-    @property
-    def first(self) -> T:
-        return self.members[0]
-
-
-def grouped(items: Iterable[T], mark: Callable[[T], Hashable], size: Callable[[T], tuple[int, str]]) -> list[Group[T]]:
-    """The largest group first; `size` is an item's number of elements and its name, which decides where they tie."""
-    found: dict[Hashable, list[T]] = {}
-    for item in items:
-        found.setdefault(mark(item), []).append(item)
-    groups = [Group(key, tuple(sorted(members, key=size))) for key, members in found.items()]
-    return sorted(groups, key=lambda group: (-len(group.members), size(group.first)[1]))
-
-
-def mark_of(result: CaseResult) -> Hashable:
-    """What cases with the same mistake have in common."""
-    return result.fingerprint or (result.outcome, result.causes)
 
 
 FORMAT = 1

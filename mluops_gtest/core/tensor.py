@@ -75,11 +75,6 @@ class DType(TableEnum):
 
         return np.dtype(self._code)
 
-    @staticmethod
-    def named(word: str) -> "DType":
-        """The type that users call so."""
-        return _DTYPES[word]
-
     @property
     def is_float(self) -> bool:
         """A real floating-point type that numpy computes with (half, float, double)."""
@@ -103,9 +98,8 @@ class DType(TableEnum):
         return np.dtype(f"<u{self.itemsize}") if self.itemsize > 1 else np.dtype("u1")
 
 
-_DTYPES = {member.value: member for member in DType}
 _INTEGER_WORDS = "int8 int16 int31 int32 int64 uint8 uint16 uint32 uint64 bool"
-_INTEGERS = frozenset(_DTYPES[word] for word in _INTEGER_WORDS.split())
+_INTEGERS = frozenset(DType.named(word) for word in _INTEGER_WORDS.split())
 
 
 class Layout(TableEnum):
@@ -127,18 +121,10 @@ class Layout(TableEnum):
         self.schema_number = schema_number
         self.c_number = c_number
 
-    @staticmethod
-    def named(word: str) -> "Layout":
-        """The layout that users call so."""
-        return _LAYOUTS[word]
-
     @property
     def schema_name(self) -> str:
         """The enumerator in case files, e.g. LAYOUT_NCHW."""
         return f"LAYOUT_{self.name}"
-
-
-_LAYOUTS = {member.value: member for member in Layout}
 
 
 # A tensor of this many elements or more is "large": every operator answers NOT_SUPPORTED.
@@ -207,12 +193,7 @@ class TensorDesc(Value):
 
 def contiguous(dims: tuple[int, ...]) -> tuple[int, ...]:
     """The strides of a dense row-major tensor."""
-    strides = []
-    step = 1
-    for dim in reversed(dims):
-        strides.append(step)
-        step *= dim
-    return tuple(reversed(strides))
+    return tuple(math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
 
 
 class Tensor(Value):
@@ -304,8 +285,7 @@ class Precision(TableEnum):
         self.factor_loss = factor_loss
 
 
-_PRECISIONS: Final = {precision.value: precision for precision in Precision}
-PRECISIONS: Final = tuple(_PRECISIONS)
+PRECISIONS: Final = tuple(precision.value for precision in Precision)
 # One word, or one per operator, or per operator and data type of the output.
 DeclaredPrecision = str | dict[str, str | dict[str, str]]
 # What results are stored in and sums are rounded to.
@@ -336,7 +316,7 @@ class WorkingPrecision(Value):
             if isinstance(named, dict):
                 named = named.get(name, Precision.FLOAT.value)
         assert isinstance(named, str), "is_precision holds"
-        return _PRECISIONS[named]
+        return Precision.named(named)
 
     def excused(self, operator: str, dtype: DType) -> Precision:
         """The same, or half where half data may be computed in half, too: nothing is declared of that data type."""

@@ -1,6 +1,7 @@
 """`run --arbitrate`: disputed elements recomputed exactly, and both sides held to what comes out."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -18,7 +19,7 @@ from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import MAX_EXAMINED, MAX_EXAMPLES, Arbitration, CaseResult, DisputedElement, Side
 from mluops_gtest.core.tensor import Array, Criterion, DType, Precision, Tensor
-from mluops_gtest.judging.blocks import value_text, widened
+from mluops_gtest.judging.blocks import index_of, value_text, widened
 from mluops_gtest.judging.criteria import allowed_error, beyond_tolerance, worst_elements
 from mluops_gtest.judging.elementwise import ElementwiseCheck
 
@@ -123,7 +124,7 @@ class Arbiter:
         if not len(chosen):
             return None
         places = np.unravel_index(chosen, evaluated.shape)
-        indices = [tuple(int(axis[place]) for axis in places) for place in range(len(chosen))]
+        indices = [index_of(place, evaluated.shape) for place in chosen]
         element = self._element(tensor.id)
         exact = [element(*index) for index in indices]
         truths = _stored([rounded(value, dtype) for value in exact], dtype)
@@ -139,9 +140,9 @@ class Arbiter:
             dtype,
             disputed,
             [
-                _element(index, value, (got[place], expected[place]), dtype, _SIDES[bool(right), bool(stored_right)])
-                for place, (index, value, right, stored_right) in enumerate(
-                    zip(indices, exact, backend_right, baseline_right, strict=True)
+                _element(index, value, stored, dtype, _SIDES[bool(right), bool(stored_right)])
+                for index, value, stored, right, stored_right in zip(
+                    indices, exact, zip(got, expected, strict=True), backend_right, baseline_right, strict=True
                 )
             ],
         )
@@ -160,9 +161,9 @@ class Arbiter:
         Those beyond what arithmetic allows; where none is, or nothing says what it allows, all that are unequal.
         """
         if self._look is not None:
-            beyond, worst = self._look.furthest_beyond(tensor, evaluated, baseline, MAX_EXAMINED)
-            if beyond:
-                return beyond, worst
+            places, ratios = self._look.beyond(tensor, evaluated, baseline)
+            if places.size:
+                return places.size, places[np.argsort(-ratios, kind="stable")[:MAX_EXAMINED]]
         dtype = tensor.desc.dtype
         unequal = int(np.count_nonzero(beyond_tolerance(evaluated, baseline, dtype, 0.0)))
         return unequal, np.array([one.flat for one in worst_elements(evaluated, baseline, dtype, MAX_EXAMINED)], int)
@@ -223,33 +224,26 @@ def _stored(values: Sequence[ExactValue], dtype: DType) -> Array:
 def _element(
     index: tuple[int, ...], exact: ExactValue, stored: tuple[object, object], dtype: DType, right: Side
 ) -> DisputedElement:
-    unit = ulp(exact, dtype)
-    errors = [error(stored_number(value, dtype), exact) for value in stored]
-    # An infinity that meets what rounds to infinity is no error.
-    errors = [
-        Fraction(0)
-        if not math.isfinite(one) and error(stored_number(value, dtype), rounded(exact, dtype)) == 0
-        else one
-        for one, value in zip(errors, stored, strict=True)
-    ]
-    figures = [figure for one in errors for figure in (_float(one), _float(one / unit))]
+    unit, figures = ulp(exact, dtype), []
+    for number in (stored_number(value, dtype) for value in stored):
+        # An infinity that meets what rounds to infinity is no error.
+        off = error(number, exact if math.isfinite(number) else rounded(exact, dtype))
+        figures += [_float(off), _float(off / unit)]
     text = str(exact) if isinstance(exact, int) else repr(_float(exact))
     backend, baseline = (value_text(value, dtype) for value in stored)
     return DisputedElement(index, right, text, backend, baseline, *figures)
 
 
 def _settled(output: str, dtype: DType, disputed: int, elements: Sequence[DisputedElement]) -> Arbitration:
-    def count(side: Side) -> int:
-        return sum(one.right == side for one in elements)
-
+    right = Counter(one.right for one in elements)
     first = sorted(elements, key=lambda one: one.right in ("baseline", "both"))
     return Arbitration(
         output,
         disputed,
-        count("baseline"),
-        count("backend"),
-        count("both"),
-        count("neither"),
+        right["baseline"],
+        right["backend"],
+        right["both"],
+        right["neither"],
         not dtype.is_integer,
         tuple(first[:MAX_EXAMPLES]),
         max(one.backend_error for one in elements),

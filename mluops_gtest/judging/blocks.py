@@ -27,7 +27,7 @@ import numpy as np
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.base.files import let_go
 from mluops_gtest.base.native.arrays import CELL, LANES, ROWS, address_of
-from mluops_gtest.base.native.library import native_library
+from mluops_gtest.base.native.library import native_function
 from mluops_gtest.core.explanation import MAX_CELLS
 from mluops_gtest.core.result import Profile
 from mluops_gtest.core.tensor import Array, DType
@@ -122,6 +122,11 @@ def value_text(value: object, dtype: DType) -> str:
     return str(scalar)
 
 
+def index_of(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of the element at that place in memory."""
+    return tuple(int(i) for i in np.unravel_index(flat, shape))
+
+
 def _small(real: "np.dtype[Any]") -> float:
     return _SMALL_16_BIT if real.itemsize == 2 else _SMALL
 
@@ -183,6 +188,10 @@ class Blocks:
         evaluated, baseline = self._patterns
         return evaluated[start:end], baseline[start:end]
 
+    def differs(self, start: int, scratch: Scratch) -> bool:
+        """Some bit of the block that starts there does."""
+        return bool(np.not_equal(*self.patterns(start), out=scratch.mask).any())
+
     def numbers(self, start: int) -> tuple[Array, Array]:
         """Both sides of the block that starts there, in a type that numpy computes with."""
         end = start + self.step
@@ -214,6 +223,26 @@ class Blocks:
         if starts:
             let_go(self.baseline[starts[0] : starts[-1] + self.step])
         return results
+
+
+def unequal_parts(blocks: Blocks, start: int) -> tuple[Array, Array, Array]:
+    """The parts that differ in the block that starts there: their places in the whole, |e−b| and |b| in float64.
+
+    The first is infinite where one of the two is no finite number.
+    """
+    e, b = blocks.numbers(start)
+    places = np.flatnonzero((e != b) & ~(np.isnan(e) & np.isnan(b)))
+    e, b = e[places], b[places]
+    magnitude = b.astype(np.float64)
+    error = wide_distance(e, b).astype(np.float64) if blocks.elements.wide else np.abs(e.astype(np.float64) - magnitude)
+    error[~np.isfinite(error)] = np.inf
+    return places + start, error, np.abs(magnitude)
+
+
+def wide_distance(evaluated: Array, baseline: Array) -> Array:
+    """|e−b| of 64-bit integers: unsigned subtraction wraps to the true distance, which may need all 64 bits."""
+    larger, smaller = np.maximum(evaluated, baseline), np.minimum(evaluated, baseline)
+    return larger.view(np.uint64) - smaller.view(np.uint64)
 
 
 _Share = TypeVar("_Share", bound=Sequence[int])
@@ -292,42 +321,34 @@ _THIN: Final = 8
 
 
 class Picture(NamedTuple):
-    """The output as height × width elements, seen through rows × columns cells."""
+    """The output as lines of `width` elements, seen through rows × columns cells."""
 
-    height: int
     width: int
     rows: int
     columns: int
+    # The first cell of each line of elements, and the cell of each place within one.
+    down: Array
+    across: Array
 
     @staticmethod
     def over(shape: tuple[int, ...], most: tuple[int, int] = (MAX_CELLS, MAX_CELLS)) -> "Picture":
         """In at most so many rows and columns of cells."""
         width = folded_width(shape, most) or (shape[-1] if shape else 1)
         height = -(-math.prod(shape) // width)
-        return Picture(height, width, min(height, most[0]), min(width, most[1]))
+        rows, columns = min(height, most[0]), min(width, most[1])
+        down, across = np.arange(height) * rows // height * columns, np.arange(width) * columns // width
+        return Picture(width, rows, columns, down, across)
 
     def cell_of(self, element: Array) -> Array:
         """The cell of each flat index."""
-        down = element // self.width
-        across = element - down * self.width
-        # In place: fresh memory for each step would cost more than the arithmetic.
-        for axis, cells, length in ((down, self.rows, self.height), (across, self.columns, self.width)):
-            np.floor_divide(np.multiply(axis, cells, out=axis), length, out=axis)
-        cell: Array = np.add(np.multiply(down, self.columns, out=down), across, out=down)
+        line, place = np.divmod(element, self.width)
+        cell: Array = self.down[line] + self.across[place]
         return cell
-
-    @property
-    def lines(self) -> tuple[Array, Array]:
-        """The same as two tables: the first cell of each line of elements, and the cell of each place within one."""
-        down, across = np.arange(self.height), np.arange(self.width)
-        return down * self.rows // self.height * self.columns, across * self.columns // self.width
 
     @property
     def sizes(self) -> Array:
         """How many elements each cell has; in a folded map the last one has room for more than there are."""
-        down = np.bincount(np.arange(self.height) * self.rows // self.height, minlength=self.rows)
-        across = np.bincount(np.arange(self.width) * self.columns // self.width, minlength=self.columns)
-        return np.outer(down, across).reshape(-1)
+        return np.outer(np.bincount(self.down // self.columns), np.bincount(self.across)).reshape(-1)
 
 
 def folded_width(shape: tuple[int, ...], most: tuple[int, int] = (MAX_CELLS, MAX_CELLS)) -> int:
@@ -340,31 +361,19 @@ def folded_width(shape: tuple[int, ...], most: tuple[int, int] = (MAX_CELLS, MAX
     return side if height < width else max(1, side // width) * width
 
 
-@cache
-def _native_function(library: ctypes.CDLL) -> Any:
-    """The library's function that adds two arrays to a profile."""
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    profile = library.mluops_profile
-    of_arrays, of_map = (pointer, pointer, number, number, number), (pointer, pointer)
-    profile.argtypes = [*of_arrays, *of_map, number, number, ctypes.c_double, pointer, pointer]
-    profile.restype = None
-    return profile
-
-
 def native_profile(
-    evaluated: Array, baseline: Array, start: int, lines: tuple[Array, Array], counts: Array, cells: Array
+    evaluated: Array, baseline: Array, start: int, picture: Picture, counts: Array, cells: Array
 ) -> bool:
-    """Add two contiguous float32 arrays, part of larger ones from `start` on, to `counts` and `cells`.
-
-    `lines` are int64: the first cell of each line of the map, and the cell of each place within a line.
-    """
-    library = native_library()
-    if library is None:
+    """Add two contiguous float32 arrays, part of larger ones from `start` on, to `counts` and `cells`."""
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    of_arrays, of_map = (pointer, pointer, number, number, number), (pointer, pointer)
+    add = native_function("profile", None, *of_arrays, *of_map, number, number, ctypes.c_double, pointer, pointer)
+    if add is None:
         return False
-    down, across = lines
-    _native_function(library)(
-        *(address_of(evaluated), address_of(baseline), start, evaluated.size, len(across)),
-        *(address_of(down), address_of(across), len(counts), LOWEST, EPSILON, address_of(counts), address_of(cells)),
+    add(
+        *(address_of(evaluated), address_of(baseline), start, evaluated.size, picture.width),
+        *(address_of(picture.down), address_of(picture.across)),
+        *(len(counts), LOWEST, EPSILON, address_of(counts), address_of(cells)),
     )
     return True
 
@@ -376,13 +385,6 @@ LOWEST: Final = -30
 _DIGITS: Final = 4
 # Float types that float32 holds exactly.
 _NARROW: Final = (np.dtype(np.float32), np.dtype(np.float16))
-
-
-class _Part(NamedTuple):
-    """What one block adds."""
-
-    counts: Array
-    cells: Array
 
 
 def profile_of(
@@ -402,13 +404,12 @@ def profile_of(
     elements = elements_of(dtype)
     blocks = Blocks(np.ascontiguousarray(evaluated), np.ascontiguousarray(baseline), elements)
     picture = Picture.over(evaluated.shape, most)
-    lines = picture.lines
-    parts = blocks.each(lambda start, scratch: _part(blocks, start, scratch, picture, lines), blocks.starts)
+    parts = blocks.each(lambda start, scratch: _part(blocks, start, scratch, picture), blocks.starts)
     differing = [part for part in parts if part is not None]
     if not differing:
         return None
-    counts = np.sum([part.counts for part in differing], axis=0)
-    cells = np.max([part.cells for part in differing], axis=0)
+    counts = np.sum([counts for counts, _ in differing], axis=0)
+    cells = np.max([cells for _, cells in differing], axis=0)
     return Profile(
         output,
         tuple(counts.tolist()),
@@ -419,45 +420,30 @@ def profile_of(
     )
 
 
-def _part(blocks: Blocks, start: int, scratch: Scratch, picture: Picture, lines: tuple[Array, Array]) -> _Part | None:
+def _part(blocks: Blocks, start: int, scratch: Scratch, picture: Picture) -> tuple[Array, Array] | None:
+    """What one block adds: how many elements are in each bin, and the largest error in each cell."""
     elements = blocks.elements
-    if not np.not_equal(*blocks.patterns(start), out=scratch.mask).any():
+    if not blocks.differs(start, scratch):
         return None
     e, b = blocks.numbers(start)
     if elements.parts == 1 and e.dtype in _NARROW:
         e, b = e.astype(np.float32, copy=False), b.astype(np.float32, copy=False)
         counts, cells = np.zeros(BINS, np.int64), np.zeros(picture.rows * picture.columns)
-        if native_profile(e, b, start, lines, counts, cells):
-            return _Part(counts, cells) if counts.any() else None
-    places = np.flatnonzero((e != b) & ~(np.isnan(e) & np.isnan(b)))
+        if native_profile(e, b, start, picture, counts, cells):
+            return (counts, cells) if counts.any() else None
+    places, error, magnitude = unequal_parts(blocks, start)
     if not places.size:
         return None
-    errors = _errors(e[places], b[places], elements)
-    where = (places + start) // elements.parts
+    errors = error / (magnitude + EPSILON)
+    # A baseline of Inf gives NaN.
+    errors[np.isinf(error)] = np.inf
+    where = places // elements.parts
     if elements.parts > 1:
         where, first = np.unique(where, return_index=True)
         errors = np.maximum.reduceat(errors, first)
     cells = np.zeros(picture.rows * picture.columns)
     np.maximum.at(cells, picture.cell_of(where), errors)
-    return _Part(np.bincount(_bins(errors), minlength=BINS), cells)
-
-
-def _errors(e: Array, b: Array, elements: Elements) -> Array:
-    """Relative errors in float64."""
-    if elements.wide:
-        # Unsigned subtraction wraps to the true distance, which may need all 64 bits.
-        distance = (np.maximum(e, b).view(np.uint64) - np.minimum(e, b).view(np.uint64)).astype(np.float64)
-        magnitude = np.abs(b.astype(np.float64))
-    else:
-        magnitude = b.astype(np.float64)
-        distance = e.astype(np.float64)
-        np.abs(np.subtract(distance, magnitude, out=distance), out=distance)
-        np.abs(magnitude, out=magnitude)
-    finite = np.isfinite(distance) & np.isfinite(magnitude)
-    errors: Array = np.divide(distance, np.add(magnitude, EPSILON, out=magnitude), out=distance)
-    # A baseline of Inf gives NaN or 0; neither says how wrong a finite number is there.
-    errors[~finite] = np.inf
-    return errors
+    return np.bincount(_bins(errors), minlength=BINS), cells
 
 
 def _bins(errors: Array) -> Array:

@@ -3,9 +3,9 @@
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
-from itertools import chain, combinations, product
+from itertools import chain, combinations, islice, product
 from typing import Any, Final, Literal, get_args
 
 from mluops_gtest.base.frozen import Value
@@ -145,9 +145,7 @@ def _names(where: Where, hull: tuple[AxisSet, ...]) -> Iterator[WhereReading]:
         yield EVERYTHING
         return
     names = [_axis_names(*of_axis) for of_axis in zip(where.axes, *_limits(where, hull), strict=True)]
-    for number, axes in enumerate(product(*names)):
-        if number == _MAX_OF_CASE:
-            return
+    for axes in islice(product(*names), _MAX_OF_CASE):
         yield WhereReading(axes, where.spans, where.outside)
 
 
@@ -212,42 +210,42 @@ Shapes = Mapping[str, Mapping[str, str]]
 
 def features_of(results: Sequence[CaseResult], shapes: Mapping[str, str]) -> dict[Feature, list[Scalar]]:
     """Feature → its value in every case; only what all cases have, what varies, and of equal columns the first."""
-    rows = [_row(result.info) for result in results]
-    # Cases are declared in few ways: what their values are called is found out once for each.
-    places = {kind: _places(kind, shapes) for kind in {kind for kind, _ in rows}}
-    common = [feature for feature in places[rows[0][0]] if all(feature in known for known in places.values())]
-    common.sort(key=lambda feature: (_BEST_FIRST.index(feature.kind), feature.axis is not None))
+    rows = [dict(_declared_values(result.info, shapes)) for result in results]
+    common = [key for key in rows[0] if all(key in row for row in rows)]
+    common.sort(key=lambda key: (_BEST_FIRST.index(key[0]), key[2] is not None))
     columns: dict[Feature, list[Scalar]] = {}
     seen: set[tuple[Scalar, ...]] = set()
-    for feature in common:
-        place = {kind: known[feature] for kind, known in places.items()}
-        column = [values[place[kind]] for kind, values in rows]
-        key = tuple(column)
-        if len({*map(repr, column)}) > 1 and key not in seen:
-            seen.add(key)
-            columns[feature] = column
+    for key in common:
+        column = [row[key] for row in rows]
+        values = tuple(column)
+        if len({*map(repr, column)}) > 1 and values not in seen:
+            seen.add(values)
+            columns[Feature(*key)] = column
     return columns
 
 
-# What a case declares: its parameters, each with the length of a list or None, and its tensors with their ranks.
-_Kind = tuple[tuple[tuple[str, int | None], ...], tuple[tuple[str, int], ...]]
+# A feature's fields: a plain tuple is hashed much faster.
+_FeatureKey = tuple[Literal["param", "dim", "dtype", "layout", "elements"], str, int | None]
 
 
-def _row(info: CaseInfo) -> tuple[_Kind, list[Scalar]]:
-    """What the case declares, and all values of that."""
-    params: list[tuple[str, int | None]] = []
-    values: list[Scalar] = []
+def _declared_values(info: CaseInfo, shapes: Mapping[str, str]) -> Iterator[tuple[_FeatureKey, Scalar]]:
+    """What the case declares, each value under the name of its feature."""
     for name, value in info.params.items():
         if isinstance(value, int | float | str):
-            params.append((name, None))
-            values.append(value)
+            yield ("param", name, None), value
         elif _is_short_list(value):
-            params.append((name, len(value)))
-            values += (*value, max(value), min(value))
-    tensors = (*info.outputs, *info.inputs)
-    for tensor in tensors:
-        values += (tensor.dtype, tensor.layout, *tensor.dims, math.prod(tensor.dims))
-    return (tuple(params), tuple((tensor.id, len(tensor.dims)) for tensor in tensors)), values
+            for index, one in enumerate(value):
+                yield ("param", f"{name}[{index}]", None), one
+            yield ("param", f"max({name})", None), max(value)
+            yield ("param", f"min({name})", None), min(value)
+    for tensor in (*info.outputs, *info.inputs):
+        symbols = symbols_of(shapes.get(tensor.id, ""))
+        yield ("dtype", tensor.id, None), tensor.dtype
+        yield ("layout", tensor.id, None), tensor.layout
+        for axis, length in enumerate(tensor.dims):
+            symbol = symbols[axis] if len(symbols) == len(tensor.dims) else ""
+            yield ("dim", symbol, None) if symbol else ("dim", tensor.id, axis), length
+        yield ("elements", tensor.id, None), math.prod(tensor.dims)
 
 
 def _is_short_list(value: Any) -> bool:
@@ -257,31 +255,6 @@ def _is_short_list(value: Any) -> bool:
         and 0 < len(value) <= _MAX_COMPONENTS
         and all(isinstance(one, int | float) for one in value)
     )
-
-
-def _places(kind: _Kind, shapes: Mapping[str, str]) -> dict[Feature, int]:
-    """Feature → the place of its value; of one that occurs several times, the last."""
-    params, tensors = kind
-    return {feature: place for place, feature in enumerate(_features(params, tensors, shapes))}
-
-
-def _features(
-    params: Iterable[tuple[str, int | None]], tensors: Iterable[tuple[str, int]], shapes: Mapping[str, str]
-) -> Iterator[Feature]:
-    for name, length in params:
-        if length is None:
-            yield Feature("param", name)
-        else:
-            yield from (Feature("param", f"{name}[{index}]") for index in range(length))
-            yield from (Feature("param", f"max({name})"), Feature("param", f"min({name})"))
-    for tensor, rank in tensors:
-        symbols = symbols_of(shapes.get(tensor, ""))
-        yield Feature("dtype", tensor)
-        yield Feature("layout", tensor)
-        for axis in range(rank):
-            symbol = symbols[axis] if len(symbols) == rank else ""
-            yield Feature("dim", symbol) if symbol else Feature("dim", tensor, axis)
-        yield Feature("elements", tensor)
 
 
 @cache
@@ -318,9 +291,9 @@ _COST_OF_UNNAMED: Final = 0.2
 
 
 class _Candidate(Value):
-    """A condition that all failing cases keep; `passing` are those passing ones that keep it, as bits."""
+    """Conditions that all failing cases keep; `passing` are those passing ones that keep them, as bits."""
 
-    condition: Condition
+    conditions: tuple[Condition, ...]
     passing: int
     cost: float
 
@@ -355,7 +328,7 @@ def rules_for(
     ways = _ways(failing + passing, failing)
     alone = [one for one in candidates if one.passing == 0]
     if alone and ways > _SAFETY * tried:
-        return _simplest([(one.cost, (one,)) for one in alone], cases)
+        return _simplest(alone, cases)
     pairs = list(_pairs(candidates, passing)) if failing >= _MIN_FOR_PAIRS and ways > _SAFETY * tried**2 else []
     if pairs:
         return _simplest(pairs, cases)
@@ -376,7 +349,7 @@ def _candidates(feature: Feature, column: Sequence[Scalar], failing: int) -> Ite
         condition = Condition(feature, sign, value)
         bits = sum(1 << place for place, one in enumerate(right) if _holds(condition, one))
         cost = _RULES_COST[sign] + _COST_OF_ELEMENTS * (feature.kind == "elements")
-        return _Candidate(condition, bits, cost + _COST_OF_UNNAMED * (feature.axis is not None))
+        return _Candidate((condition,), bits, cost + _COST_OF_UNNAMED * (feature.axis is not None))
 
     if _is_mode(feature, column) and len(set(wrong)) == 1:
         yield candidate("=", wrong[0])
@@ -419,31 +392,29 @@ def _plain(number: float) -> Scalar:
     return int(number) if number.is_integer() else number
 
 
-def _pairs(candidates: Sequence[_Candidate], passing: int) -> Iterator[tuple[float, tuple[_Candidate, ...]]]:
+def _pairs(candidates: Sequence[_Candidate], passing: int) -> Iterator[_Candidate]:
     """Two conditions that separate together; each must keep several cases from the other."""
-    everything = (1 << passing) - 1
+    # Of the passing cases each lets some through and keeps some out.
     useful = [
         one
         for one in candidates
-        if (everything & ~one.passing).bit_count() >= MIN_CASES and _is_basic(one.condition.feature)
+        if MIN_CASES <= one.passing.bit_count() <= passing - MIN_CASES and _is_basic(one.conditions[0].feature)
     ]
     for first, second in combinations(useful, 2):
-        if first.passing & second.passing:
-            continue
-        if min(first.passing.bit_count(), second.passing.bit_count()) >= MIN_CASES:
-            yield first.cost + second.cost, (first, second)
+        if not first.passing & second.passing:
+            yield _Candidate(first.conditions + second.conditions, 0, first.cost + second.cost)
 
 
-def _simplest(found: Sequence[tuple[float, tuple[_Candidate, ...]]], cases: _Cases) -> tuple[Rule, ...]:
-    least = min((cost for cost, _ in found), default=0.0)
+def _simplest(found: Sequence[_Candidate], cases: _Cases) -> tuple[Rule, ...]:
+    least = min((one.cost for one in found), default=0.0)
     # Two conditions on the same features say the same in other words.
-    best: dict[frozenset[Feature], tuple[_Candidate, ...]] = {}
-    for cost, parts in found:
-        if cost <= least + 1e-9:
-            best.setdefault(frozenset(part.condition.feature for part in parts), parts)
+    best: dict[frozenset[Feature], tuple[Condition, ...]] = {}
+    for one in found:
+        if one.cost <= least + 1e-9:
+            best.setdefault(frozenset(part.feature for part in one.conditions), one.conditions)
     if len(best) > MAX_RULES:
         return ()
-    return tuple(_rule(tuple(part.condition for part in parts), cases) for parts in best.values())
+    return tuple(_rule(conditions, cases) for conditions in best.values())
 
 
 def _rule(conditions: tuple[Condition, ...], cases: _Cases) -> Rule:
@@ -471,26 +442,20 @@ def _with_nearest(condition: Condition, right: Sequence[Scalar], everything: Seq
     return Condition(condition.feature, condition.sign, limit, nearest, not between and not adjacent)
 
 
-def _only(
-    candidates: Sequence[_Candidate], failing: int, passing: int, tried: int
-) -> list[tuple[float, tuple[_Candidate, ...]]]:
+def _only(candidates: Sequence[_Candidate], failing: int, passing: int, tried: int) -> list[_Candidate]:
     """Conditions that some passing cases keep as well, but so few that chance does not explain it."""
-    found = []
-    # What is small, or even, is so by how cases were declared more often than for a reason.
-    asked = [one for one in candidates if one.condition.sign in ("=", "≥")] if failing >= _MIN_FOR_ONLY else []
-    for one in asked:
-        inside = one.passing.bit_count()
+    found: dict[tuple[float, int], list[_Candidate]] = defaultdict(list)
+    for one in candidates if failing >= _MIN_FOR_ONLY else ():
+        (condition,), inside = one.conditions, one.passing.bit_count()
+        # What is small, or even, is so by how cases were declared more often than for a reason.
+        if not inside or condition.sign not in ("=", "≥"):
+            continue
         # That all failing cases are among these by chance.
         chance = _ways(failing + inside, failing) / _ways(failing + passing, failing)
-        share = _MOST_OF_KIND if _is_of_kind(one.condition) else _MOST
-        if inside and failing >= share * (failing + inside) and chance * tried * _SAFETY_OF_ONLY < 1:
-            found.append((one.cost, inside, one))
-    best = min(((cost, inside) for cost, inside, _ in found), default=None)
-    return [(cost, (one,)) for cost, inside, one in found if (cost, inside) == best]
-
-
-def _is_of_kind(condition: Condition) -> bool:
-    return condition.sign == "=" and condition.feature.kind in ("param", "dtype", "layout")
+        share = _MOST_OF_KIND if condition.sign == "=" else _MOST
+        if failing >= share * (failing + inside) and chance * tried * _SAFETY_OF_ONLY < 1:
+            found[one.cost, inside].append(one)
+    return found[min(found)] if found else []
 
 
 def _is_basic(feature: Feature) -> bool:

@@ -18,19 +18,28 @@ import numpy as np
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.core.operator import Bound
 from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType, Precision
-from mluops_gtest.judging.blocks import EPSILON, Blocks, Elements, Scratch, Sums, elements_of, joined, total
+from mluops_gtest.judging.blocks import (
+    EPSILON,
+    Blocks,
+    Elements,
+    Scratch,
+    Sums,
+    elements_of,
+    joined,
+    total,
+    unequal_parts,
+)
 from mluops_gtest.judging.elementwise import (
-    ElementErrors,
     Limits,
     can_be_bounded,
     element_errors,
-    errors_from_native,
     half_excused,
     native_limits,
 )
 from mluops_gtest.judging.figures import (
     EQUAL,
     BlockStats,
+    ElementErrors,
     NativePass,
     merged,
     small_stats,
@@ -181,21 +190,22 @@ def compare(
     elements = elements_of(dtype)
     limits = limits if limits is not None and can_be_bounded(dtype) else None
     found = None
+    sums: Callable[[], tuple[Sums, ...]]
     # Of few elements the bytes tell at once that all are equal, which is so in most cases.
     few = evaluated.nbytes <= _SMALL
     if few and evaluated.tobytes() == baseline.tobytes():
-        whole, diff1, diff2 = EQUAL, 0.0, 0.0
+        whole, sums = EQUAL, tuple
     elif few and limits is None and (small := small_stats(evaluated, baseline, elements)) is not None:
-        whole, *sums = small
-        diff1, diff2 = _norms(*sums) if asked.norms and whole.unequal.number else (0.0, 0.0)
+        whole, sums = small[0], lambda: small[1:]
     elif (natively := NativePass.over(evaluated, baseline, elements)) is not None:
         whole, found = _natively_measured(natively, baseline, dtype, limits)
-        diff1, diff2 = _norms(*natively.sums()) if asked.norms and whole.unequal.number else (0.0, 0.0)
+        sums = natively.sums
     else:
-        whole, diff1, diff2 = _measured(Blocks(evaluated, baseline, elements), asked.norms)
+        whole, sums = _measured(Blocks(evaluated, baseline, elements), asked.norms)
         held_to = limits() if limits is not None and whole.unequal.number else None
         if held_to is not None:
             found = half_excused(held_to, partial(element_errors, evaluated, baseline, dtype))
+    diff1, diff2 = _norms(*sums()) if asked.norms and whole.unequal.number else (0.0, 0.0)
     pairs, diff4, diff_kl = 0, 0.0, 0.0
     if asked.pairs:
         pairs, diff4 = lower_share(Blocks(evaluated, baseline, elements), whole.unequal.number)
@@ -273,24 +283,24 @@ def _natively_measured(
         nonlocal whole
         natively.hold_to(native_limits(bound, precision, dtype, baseline.shape))
         whole = natively.stats()
-        return errors_from_native(whole.beyond, baseline.size)
+        return whole.elements
 
     errors = half_excused(held_to, hold)
     return whole, errors if whole.unequal.number else None
 
 
-def _measured(blocks: Blocks, norms: bool) -> tuple[BlockStats, float, float]:
-    """The figures of the whole, diff1 and diff2 (0 unless there are `norms` to measure), by numpy."""
+def _measured(blocks: Blocks, norms: bool) -> tuple[BlockStats, Callable[[], tuple[Sums, Sums]]]:
+    """The figures of the whole, and the sums of the differences and of the baseline (for `norms` alone), by numpy."""
     figures = blocks.each(lambda start, scratch: timing_stats(blocks, start, scratch, norms), blocks.starts)
-    whole = merged(figures)
-    if not norms or not whole.unequal.number:
-        return whole, 0.0, 0.0
-    # Equal blocks were passed over; only now is it known that their share of the denominators is needed.
-    passed = [start for start, f in zip(blocks.starts, figures, strict=True) if f is EQUAL]
-    weights = [f.errors.weight for f in figures]
-    if passed:
+
+    def sums() -> tuple[Sums, Sums]:
+        # Equal blocks were passed over; only now is it known that their share of the denominators is needed.
+        passed = [start for start, f in zip(blocks.starts, figures, strict=True) if f is EQUAL]
+        weights = [f.errors.weight for f in figures]
         weights += blocks.each(lambda start, scratch: weight_of(blocks, start, scratch), passed)
-    return whole, *_norms(joined(f.errors.difference for f in figures), joined(weights))
+        return joined(f.errors.difference for f in figures), joined(weights)
+
+    return merged(figures), sums
 
 
 def _norms(difference: Sums, weight: Sums) -> tuple[float, float]:
@@ -349,14 +359,6 @@ class WorstElement(NamedTuple):
     scaled: float
 
 
-class _Errors(NamedTuple):
-    """The unequal parts of one block: their places in the whole, |e−b|, and |e−b| over max(|b|, rms)."""
-
-    parts: Array
-    error: Array
-    scaled: Array
-
-
 def allowed_error(criteria: Sequence[Criterion]) -> float:
     """The threshold that one element is held to: the smallest relative one; 0 asks for equality."""
     thresholds = [c.threshold for c in criteria if c.kind.canonical in _RELATIVE]
@@ -372,8 +374,8 @@ def count_beyond(evaluated: Array, baseline: Array, dtype: DType, threshold: flo
     scale = _rms(blocks)
 
     def counted(start: int, scratch: Scratch) -> int:
-        errors = _errors(blocks, start, scratch, scale)
-        return 0 if errors is None else len(_whole(blocks, errors.parts[errors.scaled > threshold]))
+        parts, _, scaled = _errors(blocks, start, scratch, scale)
+        return len(_whole(blocks, parts[scaled > threshold]))
 
     return sum(blocks.each(counted, blocks.starts))
 
@@ -384,14 +386,12 @@ def beyond_tolerance(evaluated: Array, baseline: Array, dtype: DType, threshold:
     scale = _rms(blocks) if threshold else 0.0
 
     def places(start: int, scratch: Scratch) -> Array:
-        errors = _errors(blocks, start, scratch, scale)
-        if errors is None:
-            return np.zeros(0, np.int64)
-        return _whole(blocks, errors.parts[errors.scaled > threshold] if threshold else errors.parts)
+        parts, _, scaled = _errors(blocks, start, scratch, scale)
+        return _whole(blocks, parts[scaled > threshold] if threshold else parts)
 
     mask = np.zeros(baseline.shape, bool)
-    found = blocks.each(places, blocks.starts)
-    mask.reshape(-1)[np.concatenate([np.zeros(0, np.int64), *found])] = True
+    for found in blocks.each(places, blocks.starts):
+        mask.reshape(-1)[found] = True
     return mask
 
 
@@ -401,15 +401,11 @@ def worst_elements(evaluated: Array, baseline: Array, dtype: DType, number: int)
     scale = _rms(blocks)
 
     def worst(start: int, scratch: Scratch) -> list[WorstElement]:
-        errors = _errors(blocks, start, scratch, scale)
-        if errors is None:
-            return []
+        parts, error, scaled = _errors(blocks, start, scratch, scale)
         # Both parts of a complex element may be among the worst.
-        most = number * blocks.elements.parts
-        chosen = np.lexsort((-errors.error, -errors.scaled))[:most]
-        flats = errors.parts[chosen] // blocks.elements.parts
-        rows = zip(flats.tolist(), errors.error[chosen].tolist(), errors.scaled[chosen].tolist(), strict=True)
-        return [WorstElement(*row) for row in rows]
+        chosen = np.lexsort((-error, -scaled))[: number * blocks.elements.parts]
+        columns = parts[chosen] // blocks.elements.parts, error[chosen], scaled[chosen]
+        return list(map(WorstElement, *(column.tolist() for column in columns)))
 
     found = [element for block in blocks.each(worst, blocks.starts) for element in block]
     found.sort(key=lambda element: (-element.scaled, -element.error, element.flat))
@@ -431,25 +427,14 @@ def _root_mean_square(weights: Sums, finite: int) -> float:
     return math.sqrt(squares / finite) if finite and math.isfinite(squares) else 0.0
 
 
-def _errors(blocks: Blocks, start: int, scratch: Scratch, scale: float) -> _Errors | None:
-    if not np.not_equal(*blocks.patterns(start), out=scratch.mask).any():
-        return None
-    e, b = blocks.numbers(start)
-    places = np.flatnonzero((e != b) & ~(np.isnan(e) & np.isnan(b)))
-    if not places.size:
-        return None
-    e, b = e[places], b[places]
-    magnitude = np.abs(b.astype(np.float64))
-    if blocks.elements.wide:
-        # Unsigned subtraction wraps to the true distance, which may need all 64 bits.
-        error = (np.maximum(e, b).view(np.uint64) - np.minimum(e, b).view(np.uint64)).astype(np.float64)
-    else:
-        error = np.abs(e.astype(np.float64) - b.astype(np.float64))
-    # A baseline of Inf gives NaN; nothing finite is near it.
-    error[~np.isfinite(error)] = np.inf
+def _errors(blocks: Blocks, start: int, scratch: Scratch, scale: float) -> tuple[Array, Array, Array]:
+    """The unequal parts of one block: their places in the whole, |e−b|, and |e−b| over max(|b|, rms)."""
+    if not blocks.differs(start, scratch):
+        return np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
+    places, error, magnitude = unequal_parts(blocks, start)
     scaled = error / np.maximum(magnitude, scale)
     scaled[np.isinf(error)] = np.inf
-    return _Errors(places + start, error, scaled)
+    return places, error, scaled
 
 
 def _whole(blocks: Blocks, parts: Array) -> Array:

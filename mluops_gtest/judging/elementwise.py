@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from msgspec import field
-from msgspec.structs import replace
 
 from mluops_gtest.base.errors import CaseFileError, ContentError, OperatorError, UndefinedCallError
 from mluops_gtest.base.files import let_go
@@ -33,8 +32,8 @@ from mluops_gtest.core.cause import BeyondBound, Places
 from mluops_gtest.core.operator import Bound, CheckVerdict, Operator, T, call_operator_function, raised_by
 from mluops_gtest.core.result import ElementReading
 from mluops_gtest.core.tensor import Array, DType, Precision, Tensor, WorkingPrecision
-from mluops_gtest.judging.blocks import BLOCK, elements_of, value_text
-from mluops_gtest.judging.figures import Beyond
+from mluops_gtest.judging.blocks import BLOCK, elements_of, index_of, value_text
+from mluops_gtest.judging.figures import WITHIN, ElementErrors
 
 # Significant bits, and the exponent (as frexp has it) of the smallest normal number.
 _FORMATS: Final = {DType.HALF: (11, -13), DType.BFLOAT16: (8, -125), DType.FLOAT: (24, -125), DType.DOUBLE: (53, -1021)}
@@ -52,22 +51,6 @@ class Limits(NamedTuple):
     excused: Precision | None = None
 
 
-class ElementErrors(Value):
-    """How many elements are beyond their bound, and the one that is furthest from it; indices are flat."""
-
-    beyond: int
-    compared: int
-    # The largest |e−b| over what is allowed there; infinite where nothing is.
-    ratio: float
-    worst: int | None
-    # What is allowed at the worst element.
-    allowed: float
-    first: int | None
-    last: int | None
-    # Elements that are beyond what was declared and within what half arithmetic allows, to which the rest is held then.
-    as_half: int = 0
-
-
 def can_be_bounded(dtype: DType) -> bool:
     """There is a rounding to speak of: real floating-point types."""
     return dtype in _FORMATS
@@ -77,20 +60,19 @@ def element_errors(
     evaluated: Array, baseline: Array, dtype: DType, bound: Bound, precision: Precision = Precision.FLOAT
 ) -> ElementErrors:
     """Every element held to the bound; a NaN or an infinity that does not meet its like is beyond any."""
-    beyond, ratio, worst, allowed_there = 0, 0.0, None, 0.0
-    first = last = None
+    beyond, first, last, worst, ratio, allowed_there, _ = WITHIN
     for places, ratios, allowed in _unequal(evaluated, baseline, dtype, bound, precision):
         found = places[ratios > 1]
         if found.size:
             beyond += found.size
-            first = int(found[0]) if first is None else first
+            first = int(found[0]) if first < 0 else first
             last = int(found[-1])
         place = int(ratios.argmax())
         if ratios[place] > ratio:
             ratio, worst = float(ratios[place]), int(places[place])
             # Sums of infinities allow no number; where one side is none, nothing is allowed.
             allowed_there = 0.0 if np.isnan(allowed[place]) else float(allowed[place])
-    return ElementErrors(beyond, baseline.size, ratio, worst, allowed_there, first, last)
+    return ElementErrors(beyond, first, last, worst, ratio, allowed_there)
 
 
 def half_excused(limits: Limits, hold: Callable[[Bound, Precision], ElementErrors]) -> ElementErrors:
@@ -101,7 +83,7 @@ def half_excused(limits: Limits, hold: Callable[[Bound, Precision], ElementError
         return errors
     within = hold(bound, excused)
     as_half = errors.beyond - within.beyond
-    return replace(within, as_half=as_half) if as_half else errors
+    return within._replace(as_half=as_half) if as_half else errors
 
 
 def native_limits(bound: Bound, precision: Precision, dtype: DType, shape: tuple[int, ...]) -> NativeLimits:
@@ -128,36 +110,10 @@ def native_limits(bound: Bound, precision: Precision, dtype: DType, shape: tuple
     )
 
 
-def errors_from_native(beyond: Beyond, compared: int) -> ElementErrors:
-    """What the C library found."""
-    number, first, last = beyond.places
-    return ElementErrors(
-        number,
-        compared,
-        beyond.ratio,
-        beyond.furthest if beyond.furthest >= 0 else None,
-        beyond.allowed,
-        first if number else None,
-        last if number else None,
-    )
-
-
 def beyond_bound(
-    evaluated: Array, baseline: Array, dtype: DType, bound: Bound, precision: Precision = Precision.FLOAT
-) -> Array:
-    """The flat indices of the elements beyond their bound."""
-    return _beyond(evaluated, baseline, dtype, bound, precision)[0]
-
-
-def furthest_beyond(
-    evaluated: Array, baseline: Array, dtype: DType, bound: Bound, precision: Precision, most: int
-) -> tuple[int, Array]:
-    """How many elements are beyond their bound, and the flat indices of the `most` that are furthest from it."""
-    places, ratios = _beyond(evaluated, baseline, dtype, bound, precision)
-    return places.size, places[np.argsort(-ratios, kind="stable")[:most]]
-
-
-def _beyond(evaluated: Array, baseline: Array, dtype: DType, bound: Bound, precision: Precision) -> tuple[Array, Array]:
+    evaluated: Array, baseline: Array, dtype: DType, bound: Bound, precision: Precision
+) -> tuple[Array, Array]:
+    """The flat indices of the elements beyond their bound, and their errors over what is allowed."""
     found = [(np.zeros(0, np.int64), np.zeros(0))]
     for places, ratios, _ in _unequal(evaluated, baseline, dtype, bound, precision):
         found.append((places[ratios > 1], ratios[ratios > 1]))
@@ -279,8 +235,11 @@ class ElementwiseCheck:
 
     def limits(self, tensor: Tensor, evaluated: Array) -> Limits | None:
         """What the rows that the operator owns are held to; None where nothing is declared for that output."""
-        owned = self._owned(tensor, evaluated)
-        return None if owned is None else Limits(owned[1], self._precision(owned[0]), self._excused(owned[0]))
+        dtype, bound = tensor.desc.dtype, self._bound(tensor)
+        if bound is None:
+            return None
+        rows = bound.part(slice(0, evaluated.shape[0]), tensor.desc.dims)
+        return Limits(rows, self._precision(dtype), self._excused(dtype))
 
     def describe(
         self, tensor: Tensor, errors: ElementErrors, evaluated: Array, baseline: Array
@@ -288,12 +247,12 @@ class ElementwiseCheck:
         """What the rows that the operator owns come to, held to their limits."""
         dtype = tensor.desc.dtype
         precision = (self._excused(dtype) if errors.as_half else self._precision(dtype)).value
-        index = tuple(int(i) for i in np.unravel_index(errors.worst or 0, evaluated.shape))
+        index = index_of(max(errors.worst, 0), evaluated.shape)
         reading = ElementReading(
             tensor.id,
             precision,
             errors.beyond,
-            errors.compared,
+            baseline.size,
             errors.ratio,
             index,
             value_text(evaluated[index], dtype),
@@ -301,24 +260,23 @@ class ElementwiseCheck:
             errors.allowed,
             errors.as_half,
         )
-        places = Places(errors.beyond, errors.compared, errors.first, errors.last)
+        places = Places(errors.beyond, baseline.size, errors.first, errors.last)
         return reading, BeyondBound(tensor.id, places, precision)
 
     def covers(self, tensor: Tensor) -> bool:
         """The operator declares what arithmetic allows this output."""
-        return can_be_bounded(tensor.desc.dtype) and self._bound(tensor.id) is not None
+        return self._bound(tensor) is not None
 
-    def beyond(self, tensor: Tensor, evaluated: Array, baseline: Array) -> Array | None:
-        """The flat indices that neither the bound nor half excuses; None where nothing is declared."""
-        owned = self._owned(tensor, evaluated)
-        return None if owned is None else beyond_bound(evaluated, baseline, *owned, self._excused(owned[0]))
+    def beyond(self, tensor: Tensor, evaluated: Array, baseline: Array) -> tuple[Array, Array]:
+        """The flat indices that neither the bound nor half excuses, and their errors over what is allowed.
 
-    def furthest_beyond(self, tensor: Tensor, evaluated: Array, baseline: Array, most: int) -> tuple[int, Array]:
-        """How many elements neither the bound nor half excuses, and the flat indices of the `most` furthest."""
-        owned = self._owned(tensor, evaluated)
-        if owned is None:
-            return 0, np.zeros(0, np.int64)
-        return furthest_beyond(evaluated, baseline, *owned, self._excused(owned[0]), most)
+        None of them where nothing is declared.
+        """
+        limits = self.limits(tensor, evaluated)
+        if limits is None:
+            return np.zeros(0, np.int64), np.zeros(0)
+        dtype = tensor.desc.dtype
+        return beyond_bound(evaluated, baseline, dtype, limits.bound, self._excused(dtype))
 
     def beyond_at(
         self,
@@ -329,19 +287,18 @@ class ElementwiseCheck:
         precision: Precision | None = None,
     ) -> Array | None:
         """Which of the values at these places no arithmetic explains: that of `precision`, else what is excused."""
-        dtype = tensor.desc.dtype
-        bound = self._bound(tensor.id) if can_be_bounded(dtype) else None
+        dtype, bound = tensor.desc.dtype, self._bound(tensor)
         if bound is None:
             return None
         here = bound.part(places, tensor.desc.dims)
         beyond = np.zeros(values.size, bool)
-        beyond[beyond_bound(values, baseline, dtype, here, precision or self._excused(dtype))] = True
+        beyond[beyond_bound(values, baseline, dtype, here, precision or self._excused(dtype))[0]] = True
         return beyond
 
     def allowed(self, tensor: Tensor, evaluated: Array, baseline: Array) -> Array | None:
         """What each element may be off by, half included; None where nothing is declared."""
-        owned = self._owned(tensor, evaluated)
-        return None if owned is None else allowances(evaluated, baseline, *owned, self._excused(owned[0]))
+        limits, dtype = self.limits(tensor, evaluated), tensor.desc.dtype
+        return None if limits is None else allowances(evaluated, baseline, dtype, limits.bound, self._excused(dtype))
 
     def _precision(self, dtype: DType) -> Precision:
         return self._declared.of(self._operator.name, dtype)
@@ -349,16 +306,12 @@ class ElementwiseCheck:
     def _excused(self, dtype: DType) -> Precision:
         return self._declared.excused(self._operator.name, dtype)
 
-    def _owned(self, tensor: Tensor, evaluated: Array) -> tuple[DType, Bound] | None:
-        """The bound of the rows that the operator owns, and their type."""
-        dtype = tensor.desc.dtype
-        bound = self._bound(tensor.id) if can_be_bounded(dtype) else None
-        return None if bound is None else (dtype, bound.part(slice(0, evaluated.shape[0]), tensor.desc.dims))
-
-    def _bound(self, output: str) -> Bound | None:
+    def _bound(self, tensor: Tensor) -> Bound | None:
+        if not can_be_bounded(tensor.desc.dtype):
+            return None
         if self._bounds is None:
             self._bounds = self._source(self._case, self._operator)
-        return self._bounds.get(output)
+        return self._bounds.get(tensor.id)
 
 
 # What a baseline that is recomputed may take per output.

@@ -32,7 +32,7 @@ from mluops_gtest.core.explanation import (
 )
 from mluops_gtest.core.operator import Operator, call_operator_function, refuse_by_operator
 from mluops_gtest.core.tensor import Array, DType, Tensor
-from mluops_gtest.judging.blocks import Picture, folded_width, value_text, widened
+from mluops_gtest.judging.blocks import Picture, folded_width, index_of, value_text, widened
 from mluops_gtest.judging.criteria import beyond_tolerance
 from mluops_gtest.judging.elementwise import ElementwiseCheck
 from mluops_gtest.judging.rearrangements import rearrangements
@@ -49,7 +49,7 @@ from mluops_gtest.judging.value_laws import (
     rounding,
     value_laws,
 )
-from mluops_gtest.judging.where import FittingSet, hull_of, lines_of, where_wrong
+from mluops_gtest.judging.where import hull_of, lines_of, where_wrong
 
 _SIGNS: Final = np.array(list(".123456789#"))
 
@@ -96,21 +96,17 @@ def explained(
         dims=out.wrong.shape,
         wrong=out.count,
         held_to=out.held_to,
-        fitted=(*fitted, _placed(None, bare, out.count)),
+        fitted=(*fitted, replace(bare, lawful=out.count)),
         hull=hull_of(out.wrong),
         lines=lines_of(out.wrong),
-        first=_index(out, int(out.wrong.argmax())),
-        last=_index(out, out.wrong.size - 1 - int(out.wrong.reshape(-1)[::-1].argmax())),
+        first=index_of(int(out.wrong.argmax()), out.wrong.shape),
+        last=index_of(out.wrong.size - 1 - int(out.wrong.reshape(-1)[::-1].argmax()), out.wrong.shape),
         map=map_of(out.wrong),
         samples=_samples(out, text),
     )
 
 
-def _placed(law: Law | None, found: FittingSet, lawful: int, *, sure: bool = False) -> Fitted:
-    return Fitted(law, found.where, found.inside, found.agreeing, found.also, lawful, sure)
-
-
-def _fitted(out: WrongOutput, fit: Fit, classes: dict[str, Array], bare: FittingSet) -> Fitted:
+def _fitted(out: WrongOutput, fit: Fit, classes: dict[str, Array], bare: Fitted) -> Fitted:
     """The law with the set of elements that it fills; `bare` is that of the wrong elements alone."""
     allowed = np.ones_like(out.wrong) if fit.whole else out.wrong
     if isinstance(fit.law, NeverWritten) and out.kept is not None:
@@ -123,7 +119,7 @@ def _fitted(out: WrongOutput, fit: Fit, classes: dict[str, Array], bare: Fitting
         if lawful == out.count > len(out.places):
             lawful = out.lawful(predicted)
     found = bare if allowed is out.wrong else where_wrong(out.wrong, allowed, classes)
-    return _placed(fit.law, found, lawful, sure=fit.sure)
+    return replace(found, law=fit.law, lawful=lawful, sure=fit.sure)
 
 
 def _fits(
@@ -173,11 +169,8 @@ def _classes(out: WrongOutput) -> dict[str, Array]:
 
 def _samples(out: WrongOutput, text: Callable[[tuple[int, ...]], tuple[str, str]]) -> tuple[WrongSample, ...]:
     chosen = out.places[:: -(-len(out.places) // MAX_SAMPLES)].tolist()
-    return tuple(WrongSample(index, *text(index)) for index in (_index(out, place) for place in chosen))
-
-
-def _index(out: WrongOutput, place: int) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(place, out.wrong.shape))
+    indices = (index_of(place, out.wrong.shape) for place in chosen)
+    return tuple(WrongSample(index, *text(index)) for index in indices)
 
 
 def suspected(operator: Operator, name: str, call: OpCall) -> Mapping[str, Array]:
@@ -219,15 +212,10 @@ class Suspects:
         self._case, self._operator = case, operator
         self._made: dict[Law, _Outputs] = {}
         self.slips: list[str] = []
-        """What is wrong with suspects themselves, each told once; such a suspect is not tried."""
+        """What is wrong with suspects themselves, with file and line; such a suspect is not tried."""
 
-    def of(self, tensor: Tensor, out: WrongOutput) -> tuple[Callable[[], Iterator[Fit]], Callable[[], Iterator[Fit]]]:
-        """Two lists of mistakes tried on an output: what the operator names, and rounded inputs."""
-        if self._case.elements > _MAX_ELEMENTS or out.held_to == "written":
-            return lambda: iter(()), lambda: iter(())
-        return partial(self._fit_suspects, tensor, out), partial(self._rounded, tensor, out)
-
-    def _fit_suspects(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
+    def fit_suspects(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
+        """The mistakes that the operator names, tried on an output."""
         for name in self._operator.suspects:
             yield from self._fit(AsIf(name), partial(self._suspected, name), tensor, out)
 
@@ -238,7 +226,8 @@ class Suspects:
             self.slips.append(str(error))
             return {}
 
-    def _rounded(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
+    def fit_rounded_inputs(self, tensor: Tensor, out: WrongOutput) -> Iterator[Fit]:
+        """Inputs that are rounded to narrower types, tried on an output."""
         if out.held_to == "equality":
             return
         for truncated in (False, True):
@@ -307,12 +296,7 @@ class Explainer:
 
     def __init__(self, case: Case, operator: Operator, look: ElementwiseCheck | None) -> None:
         self._operator, self._look = operator, look
-        self._suspects = Suspects(case, operator)
-
-    @property
-    def slips(self) -> tuple[str, ...]:
-        """Mistakes in what the operator suspects, found on the way, with file and line."""
-        return tuple(self._suspects.slips)
+        self.suspects, self._is_large = Suspects(case, operator), case.elements > _MAX_ELEMENTS
 
     def unwritten(
         self, tensor: Tensor, evaluated: Array, baseline: Array, places: Array, kept: Array | None
@@ -325,8 +309,7 @@ class Explainer:
 
     def differing(self, tensor: Tensor, evaluated: Array, baseline: Array, threshold: float) -> Explanation | None:
         """An output that differs; `threshold` is what one element is held to where no bound is declared."""
-        beyond = None if self._look is None else self._look.beyond(tensor, evaluated, baseline)
-        if self._look is not None and beyond is not None and beyond.size:
+        if self._look is not None and (beyond := self._look.beyond(tensor, evaluated, baseline)[0]).size:
             small = evaluated.size <= MAX_SEARCHED
             allowed = self._look.allowed(tensor, evaluated, baseline) if small else None
             return self._explained(tensor, evaluated, baseline, _mask(beyond, evaluated.shape), "bound", allowed)
@@ -362,8 +345,10 @@ class Explainer:
         def text(index: tuple[int, ...]) -> tuple[str, str]:
             return value_text(evaluated[index], dtype), value_text(baseline[index], dtype)
 
-        named, recomputed = self._suspects.of(tensor, out)
-        return explained(out, tensor.id, text, named, recomputed)
+        if held_to == "written" or self._is_large:
+            return explained(out, tensor.id, text)
+        suspects, rounded = self.suspects.fit_suspects, self.suspects.fit_rounded_inputs
+        return explained(out, tensor.id, text, partial(suspects, tensor, out), partial(rounded, tensor, out))
 
 
 def _mask(places: Array, shape: tuple[int, ...]) -> Array:

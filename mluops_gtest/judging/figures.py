@@ -10,7 +10,7 @@ from mluops_gtest.base.files import let_go
 from mluops_gtest.base.native.arrays import CELL, NativeLimits, NativePair, ShareFigures, cell_figures, native_pair
 from mluops_gtest.core.tensor import Array
 from mluops_gtest.judging import blocks
-from mluops_gtest.judging.blocks import EPSILON, NO_SUMS, Blocks, Elements, Scratch, Sums, sums
+from mluops_gtest.judging.blocks import EPSILON, NO_SUMS, Blocks, Elements, Scratch, Sums, sums, wide_distance
 
 
 def max_ulp(evaluated: Array, baseline: Array, scratch: Array, *, one_sign: bool) -> int:
@@ -59,17 +59,22 @@ class Errors(NamedTuple):
     weight: Sums = NO_SUMS  # of the baseline
 
 
-class Beyond(NamedTuple):
-    """Elements beyond what arithmetic allows, and the furthest: where, in shares of what is allowed, and what is."""
+class ElementErrors(NamedTuple):
+    """How many elements are beyond what arithmetic allows, and the one that is furthest; −1 where there is none."""
 
-    places: Occurrences = Occurrences()
-    furthest: int = -1
+    beyond: int = 0
+    first: int = -1
+    last: int = -1
+    worst: int = -1
+    # The largest |e−b| over what is allowed there, infinite where nothing is; and what is allowed there.
     ratio: float = 0.0
     allowed: float = 0.0
+    # Elements that are beyond what was declared and within what half arithmetic allows, to which the rest is held then.
+    as_half: int = 0
 
 
 NOWHERE: Final = Occurrences()
-WITHIN: Final = Beyond()
+WITHIN: Final = ElementErrors()
 NO_ERRORS: Final = Errors()
 
 
@@ -80,7 +85,7 @@ class BlockStats(NamedTuple):
     unequal: Occurrences = NOWHERE
     mismatched: Occurrences = NOWHERE  # NaN or Inf that does not meet its like
     errors: Errors = NO_ERRORS
-    beyond: Beyond = WITHIN  # where a bound was given
+    elements: ElementErrors = WITHIN  # where a bound was given
 
 
 class _Spread(NamedTuple):
@@ -145,6 +150,8 @@ def merged(figures: Iterable[BlockStats]) -> BlockStats:
         return differing[0] if differing else EQUAL
     errors = [f.errors for f in differing]
     worst = max(errors, key=lambda e: e.error)
+    held = [f.elements for f in differing]
+    number, first, last = _joined(Occurrences(one.beyond, one.first, one.last) for one in held)
     return BlockStats(
         bits_unequal=sum(f.bits_unequal for f in differing),
         unequal=_joined(f.unequal for f in differing),
@@ -156,9 +163,7 @@ def merged(figures: Iterable[BlockStats]) -> BlockStats:
             worst=worst.worst,
             ulp=max(e.ulp for e in errors),
         ),
-        beyond=max((f.beyond for f in differing), key=lambda beyond: beyond.ratio)._replace(
-            places=_joined(f.beyond.places for f in differing)
-        ),
+        elements=max(held, key=lambda one: one.ratio)._replace(beyond=number, first=first, last=last),
     )
 
 
@@ -199,8 +204,7 @@ def _differences(e: Array, b: Array, elements: Elements, scratch: Scratch) -> _S
     difference, magnitude = scratch.difference, scratch.magnitude
     np.copyto(magnitude, b)
     if elements.wide:
-        # Unsigned subtraction wraps to the true distance, which may need all 64 bits.
-        np.copyto(difference, np.maximum(e, b).view(np.uint64) - np.minimum(e, b).view(np.uint64))
+        np.copyto(difference, wide_distance(e, b))
     else:
         np.copyto(difference, e)
         np.subtract(difference, magnitude, out=difference)
@@ -341,5 +345,5 @@ def _stats(figures: ShareFigures) -> BlockStats:
         Occurrences(*figures[1:4]),
         Occurrences(*figures[4:7]) if mismatches else NOWHERE,
         Errors(*figures[7:12]),
-        Beyond(Occurrences(*figures[12:15]), *figures[15:]) if furthest >= 0 else WITHIN,
+        ElementErrors(*figures[12:]) if furthest >= 0 else WITHIN,
     )

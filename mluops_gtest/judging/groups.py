@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.explanation import AsIf, BelongElsewhere, Explanation, Fitted, Law, MisplacedZeros, OneSided
+from mluops_gtest.core.explanation import AsIf, BelongElsewhere, Explanation, Law, MisplacedZeros, OneSided
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.readings import Headline, LinePattern, Rule, WhereReading
-from mluops_gtest.core.report import TalliedResults, mark_of
+from mluops_gtest.core.report import TalliedResults
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.judging.conditions import (
     MIN_CASES,
@@ -123,14 +123,6 @@ class _Split(Value):
     lines: LinePattern | None = None
 
 
-class _Cause(Value):
-    """Cases with an output that they share a mistake in."""
-
-    output: str
-    members: tuple[CaseResult, ...]
-    split: _Split
-
-
 def cause_groups(
     failing: Iterable[CaseResult], everything: Iterable[CaseResult], shapes: Shapes
 ) -> tuple[CauseGroup, ...]:
@@ -141,13 +133,12 @@ def cause_groups(
         if result.explained:
             explained[result.operator].append(result)
         else:
-            others[mark_of(result)].append(result)
+            others[result.fingerprint or (result.outcome, result.causes)].append(result)
     by_operator = defaultdict(list)
-    # Of results that are read when they are asked for only what rules ask for is kept.
-    kept = _declared if isinstance(everything, TalliedResults) else _whole
+    is_lazy = isinstance(everything, TalliedResults)
     for result in everything if explained else ():
         if result.operator in explained:
-            by_operator[result.operator].append(kept(result))
+            by_operator[result.operator].append(_declared(result) if is_lazy else result)
     groups = [
         group
         for operator, results in explained.items()
@@ -159,11 +150,8 @@ def cause_groups(
     return tuple(sorted(groups, key=lambda group: (-len(group.members), group.members[0].case)))
 
 
-def _whole(result: CaseResult) -> CaseResult:
-    return result
-
-
 def _declared(result: CaseResult) -> CaseResult:
+    """What rules ask for: of results that are read when they are asked for no more is kept."""
     return replace(result, explained=(), profile=None, perf=None, causes=(), repro="", notes=(), output="")
 
 
@@ -175,17 +163,14 @@ def _of_operator(
     operator: str, failing: Sequence[CaseResult], everything: Sequence[CaseResult], shapes: Mapping[str, str]
 ) -> Iterable[CauseGroup]:
     left = list(_ordered(failing))
-    causes: dict[Hashable, _Cause] = {}
+    causes: dict[tuple[str, _Split], list[CaseResult]] = defaultdict(list)
     while left:
-        cause = _next_cause(left)
-        members = {result.case for result in cause.members}
-        left = [result for result in left if result.case not in members]
-        key = cause.output, cause.split.law, cause.split.where, cause.split.lines
-        if key in causes:
-            cause = replace(cause, members=(*causes[key].members, *cause.members))
-        causes[key] = cause
-    for cause in causes.values():
-        yield _group(operator, cause, everything, shapes)
+        output, split, members = _next_cause(left)
+        cases = {result.case for result in members}
+        left = [result for result in left if result.case not in cases]
+        causes[output, replace(split, chosen=())] += members
+    for (output, split), members in causes.items():
+        yield _group(operator, output, split, _ordered(members), everything, shapes)
 
 
 def _also(output: str, members: Sequence[CaseResult]) -> tuple[str, ...]:
@@ -194,20 +179,20 @@ def _also(output: str, members: Sequence[CaseResult]) -> tuple[str, ...]:
     return tuple(name for name, count in also.items() if 2 * count > len(members))
 
 
-def _next_cause(results: Sequence[CaseResult]) -> _Cause:
-    """The largest set of cases with a common cause in one output."""
-    best: tuple[tuple[float, int], _Cause] | None = None
-    outputs = dict.fromkeys(one.output for result in results for one in _leading(result))
-    for place, output in enumerate(outputs):
-        having = [result for result in results if any(one.output == output for one in _leading(result))]
-        split = _split([_of(result, output) for result in having])
-        # A cause with a law or a place says more than a larger heap without.
-        told = (split.law is not None) + (split.where is not None)
-        key = (len(split.chosen) * (1 + _TOLD * told), -place)
-        if best is None or key > best[0]:
-            best = key, _Cause(output, tuple(having[index] for index in split.chosen), split)
-    assert best is not None, "every result here has an explanation"
-    return best[1]
+def _next_cause(results: Sequence[CaseResult]) -> tuple[str, _Split, list[CaseResult]]:
+    """The largest set of cases with a common cause in one output; of sets alike the one of the first output."""
+    having: dict[str, list[CaseResult]] = defaultdict(list)
+    for result in results:
+        for output in dict.fromkeys(one.output for one in _leading(result)):
+            having[output].append(result)
+    splits = {output: _split([_of(result, output) for result in cases]) for output, cases in having.items()}
+    output = max(splits, key=lambda output: _weight(splits[output]))
+    return output, splits[output], [having[output][index] for index in splits[output].chosen]
+
+
+def _weight(split: _Split) -> float:
+    """How many cases it has; one with a law or a place says more than a larger heap without."""
+    return len(split.chosen) * (1 + _TOLD * ((split.law is not None) + (split.where is not None)))
 
 
 def _leading(result: CaseResult) -> Sequence[Explanation]:
@@ -261,7 +246,8 @@ def _of_law(cases: Sequence[Explanation], law: Law | None, lawful: tuple[int, ..
     told = len(fitted) - len(left) >= _MOST * len(fitted)
     # Places that small outputs fill as a whole tell nothing apart, nor do those that hold more than what is wrong.
     vague = any(reading.is_all for reading, _ in apart)
-    if told and apart and not vague and _are_exact(apart, fitted):
+    exact = (fits(reading, *fitted[index]) for reading, inside in apart for index in inside)
+    if told and apart and not vague and all(exact):
         reading, inside = apart[0]
         return _Split(tuple(lawful[index] for index in sorted(inside)), law, reading)
     return _in_lines(cases, law, lawful)
@@ -272,12 +258,6 @@ def _in_lines(cases: Sequence[Explanation], law: Law | None, lawful: tuple[int, 
     lines = common_lines([cases[index] for index in lawful])
     having = lawful if lines is None else tuple(index for index in lawful if has_lines(lines, cases[index]))
     return _Split(having, law, None, lines)
-
-
-def _are_exact(
-    places: Sequence[tuple[WhereReading, Iterable[int]]], fitted: Sequence[tuple[Explanation, Fitted]]
-) -> bool:
-    return all(fits(reading, *fitted[index]) for reading, inside in places for index in inside)
 
 
 def _stands_out(count: int, number: int, share: float) -> bool:
@@ -303,8 +283,15 @@ def _rank(law: Law | None) -> int:
 _ORDER: Final = {law: place for place, law in enumerate(get_args(Law))}
 
 
-def _group(operator: str, cause: _Cause, everything: Sequence[CaseResult], shapes: Mapping[str, str]) -> CauseGroup:
-    output, members, law, where = cause.output, _ordered(cause.members), cause.split.law, cause.split.where
+def _group(
+    operator: str,
+    output: str,
+    split: _Split,
+    members: tuple[CaseResult, ...],
+    everything: Sequence[CaseResult],
+    shapes: Mapping[str, str],
+) -> CauseGroup:
+    law, where = split.law, split.where
     having = [(result, _of(result, output)) for result in members]
     cases = [case for _, case in having]
     fitted = [(case, found) for case in cases if (found := case.holding(law)) is not None]
@@ -321,7 +308,7 @@ def _group(operator: str, cause: _Cause, everything: Sequence[CaseResult], shape
         wrong=wrong.pop() if len(wrong) == 1 else 0,
         size=size.pop() if len(size) == 1 else 0,
         percent=(min(100 * c.wrong // c.size for c in cases), max(-(-100 * c.wrong // c.size) for c in cases)),
-        lines=cause.split.lines,
+        lines=split.lines,
     )
     # Where what is told of a case is what is told of all, it is seen at once.
     examples = tuple(result for result, case in sorted(having, key=lambda one: one[1].law != law))

@@ -38,34 +38,34 @@ def rearrangements(out: WrongOutput) -> Iterator[Fit]:
     """Every rearrangement that may hold, the most telling first; just another order where nothing more can be said."""
     if not 2 <= out.baseline.size <= MAX_SEARCHED:
         return
-    surprise, held = _surprise(out), False
-    for fit in _permutations(out, surprise):
+    held = False
+    for fit in _permutations(out):
         held = held or (fit.sure and bool(fit.holds.all()))
         yield fit
     if not held and _is_reordered(out):
-        yield Fit(ReorderedAlong(0), np.ones(len(out.places), bool), sure=surprise(out.e), whole=True)
+        yield Fit(ReorderedAlong(0), np.ones(len(out.places), bool), sure=_is_surprising(out, out.e), whole=True)
     elif not held and out.is_float:
         values = np.unique(out.e[out.e != 0])
         # The share of the numbers of a binade that are met by chance.
-        share = min(1.0, len(np.unique(out.baseline)) * out.epsilon)
+        share = min(1.0, len(out.right_values[0]) * out.epsilon)
         sure = len(values) * math.log(share) < math.log(_CHANCE)
         yield Fit(BelongElsewhere(), np.isin(out.e, out.baseline), sure=sure)
 
 
-def _permutations(out: WrongOutput, surprise: Callable[[Array], bool]) -> Iterator[Fit]:
+def _permutations(out: WrongOutput) -> Iterator[Fit]:
     for axis, length in enumerate(out.baseline.shape):
         if length > 2:
-            yield _moved(out, ReversedAlong(axis), partial(np.flip, axis=axis), surprise)
+            yield _moved(out, ReversedAlong(axis), partial(np.flip, axis=axis))
         if 2 <= length <= _SHORT:
-            yield from _permuted(out, axis, surprise)
+            yield from _permuted(out, axis)
             if length == 2:
                 # Two that are swapped are two in reverse, too: longer outputs of the same kernel tell which it is.
-                yield _moved(out, ReversedAlong(axis), partial(np.flip, axis=axis), surprise)
+                yield _moved(out, ReversedAlong(axis), partial(np.flip, axis=axis))
         elif length > _SHORT:
-            yield _moved(out, RepeatedAlong(axis, 0), partial(_first_of, axis), surprise)
+            yield _moved(out, RepeatedAlong(axis, 0), partial(_first_of, axis))
     for order in _orders_of_axes(out.baseline.ndim):
-        yield _moved(out, LaidOut(order), partial(_laid_out, order), surprise)
-    yield from _shifts(out, surprise)
+        yield _moved(out, LaidOut(order), partial(_laid_out, order))
+    yield from _shifts(out)
 
 
 def _orders_of_axes(axes: int) -> list[tuple[int, ...]]:
@@ -85,20 +85,13 @@ def _orders_of_axes(axes: int) -> list[tuple[int, ...]]:
     return [*dict.fromkeys([*swapped[: axes - 1], *moved, *swapped])]
 
 
-def _surprise(out: WrongOutput) -> Callable[[Array], bool]:
-    """Whether so many values would hardly be met elsewhere by chance: the more often a value occurs, the easier."""
-    values, counts = np.unique(out.baseline, return_counts=True)
-    shares = counts / out.baseline.size
-
-    def is_surprising(matched: Array) -> bool:
-        if not len(matched):
-            return False
-        found = np.minimum(np.searchsorted(values, matched), len(values) - 1)
-        # Of each value once: a row of equal elements is met as a whole.
-        distinct = np.unique(found)
-        return float(np.log(shares[distinct]).sum()) < math.log(_CHANCE)
-
-    return is_surprising
+def _is_surprising(out: WrongOutput, matched: Array) -> bool:
+    """So many values would hardly be met elsewhere by chance: the more often a value occurs, the easier."""
+    values, shares = out.right_values
+    found = np.minimum(np.searchsorted(values, matched), len(values) - 1)
+    # Of each value once: a row of equal elements is met as a whole.
+    distinct = np.unique(found)
+    return float(np.log(shares[distinct]).sum()) < math.log(_CHANCE)
 
 
 def _first_of(axis: int, values: Array) -> Array:
@@ -109,13 +102,13 @@ def _laid_out(order: tuple[int, ...], values: Array) -> Array:
     return values.transpose(order).reshape(values.shape)
 
 
-def _moved(out: WrongOutput, law: Law, move: Callable[[Array], Array], surprise: Callable[[Array], bool]) -> Fit:
+def _moved(out: WrongOutput, law: Law, move: Callable[[Array], Array]) -> Fit:
     """The law that each element is the one that `move` brings there."""
     flat = out.baseline.reshape(-1)
     sources = move(np.arange(flat.size).reshape(out.baseline.shape)).reshape(-1)
     there = sources[out.places]
     holds = _are(out, there)
-    return Fit(law, holds, lambda: flat[sources].reshape(out.baseline.shape), surprise(flat[there[holds]]))
+    return Fit(law, holds, lambda: flat[sources].reshape(out.baseline.shape), _is_surprising(out, flat[there[holds]]))
 
 
 def _are(out: WrongOutput, sources: Array) -> Array:
@@ -123,7 +116,7 @@ def _are(out: WrongOutput, sources: Array) -> Array:
     return out.near(out.baseline.reshape(-1)[sources].astype(out.b.dtype), sources=sources)
 
 
-def _permuted(out: WrongOutput, axis: int, surprise: Callable[[Array], bool]) -> Iterator[Fit]:
+def _permuted(out: WrongOutput, axis: int) -> Iterator[Fit]:
     """Slices of a short axis that hold what belongs to others of them."""
     length = out.baseline.shape[axis]
     stride = math.prod(out.baseline.shape[axis + 1 :])
@@ -144,7 +137,7 @@ def _permuted(out: WrongOutput, axis: int, surprise: Callable[[Array], bool]) ->
     law = _law_of_order(axis, order)
     # A law that does not name its order says it of whole slices: right elements must keep to it as well.
     if not isinstance(law, ReorderedAlong) or (out.wrong | out.agreeing(out.baseline.take(order, axis))).all():
-        yield _moved(out, law, lambda values: values.take(order, axis), surprise)
+        yield _moved(out, law, lambda values: values.take(order, axis))
 
 
 def _order(sources: Sequence[Sequence[int]]) -> list[int] | None:
@@ -182,7 +175,7 @@ def _law_of_order(axis: int, order: list[int]) -> Law:
     return ReversedAlong(axis) if order == straight[::-1] else ReorderedAlong(axis)
 
 
-def _shifts(out: WrongOutput, surprise: Callable[[Array], bool]) -> Iterator[Fit]:
+def _shifts(out: WrongOutput) -> Iterator[Fit]:
     """Offsets at which the values of a few wrong elements stand, tried on all of them."""
     flat, shape = out.baseline.reshape(-1), out.baseline.shape
     chosen = slice(None, None, -(-len(out.places) // _PROBES))
@@ -210,10 +203,10 @@ def _shifts(out: WrongOutput, surprise: Callable[[Array], bool]) -> Iterator[Fit
             flat_votes[twin - place] += 1
     voted = [offset for offset, _ in sorted(votes.items(), key=lambda vote: (-vote[1], vote[0]))[:_MAX_OFFSETS]]
     for offset in dict.fromkeys((*voted, *beside)):
-        yield _shifted(out, ShiftedAlongAxes(offset), partial(_at_offset, shape, offset), surprise)
+        yield _shifted(out, ShiftedAlongAxes(offset), partial(_at_offset, shape, offset))
     if len(shape) > 1:
         for step, _ in sorted(flat_votes.items(), key=lambda vote: (-vote[1], vote[0]))[:_MAX_OFFSETS]:
-            yield _shifted(out, ShiftedInMemory(step), partial(_at_step, len(flat), step), surprise)
+            yield _shifted(out, ShiftedInMemory(step), partial(_at_step, len(flat), step))
 
 
 def _at_offset(shape: tuple[int, ...], offset: tuple[int, ...], places: Array) -> tuple[Array, Array]:
@@ -229,12 +222,7 @@ def _at_step(size: int, step: int, places: Array) -> tuple[Array, Array]:
     return np.clip(there, 0, size - 1), (there >= 0) & (there < size)
 
 
-def _shifted(
-    out: WrongOutput,
-    law: Law,
-    sources: Callable[[Array], tuple[Array, Array]],
-    surprise: Callable[[Array], bool],
-) -> Fit:
+def _shifted(out: WrongOutput, law: Law, sources: Callable[[Array], tuple[Array, Array]]) -> Fit:
     flat = out.baseline.reshape(-1)
     taken, inside = sources(out.places)
     holds = inside & _are(out, taken)
@@ -244,7 +232,7 @@ def _shifted(
         # What has no such place is not what the law says, whatever it is.
         return np.where(exists, flat[everywhere], np.nan).reshape(out.baseline.shape)
 
-    return Fit(law, holds, predicted if out.is_real else None, surprise(flat[taken[holds]]))
+    return Fit(law, holds, predicted if out.is_real else None, _is_surprising(out, flat[taken[holds]]))
 
 
 def _is_reordered(out: WrongOutput) -> bool:

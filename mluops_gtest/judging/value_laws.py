@@ -114,7 +114,11 @@ class WrongOutput:
     @cached_property
     def places(self) -> Array:
         """Flat indices of the wrong elements that laws are tried on."""
-        return sample_places(self.wrong) if self.chosen is None else self.chosen
+        if self.chosen is not None:
+            return self.chosen
+        places = np.flatnonzero(self.wrong)
+        # An odd step meets every remainder of the powers of two that tiles and vectors have.
+        return places if len(places) <= MAX_TRIED else places[:: -(-len(places) // MAX_TRIED) | 1]
 
     @cached_property
     def count(self) -> int:
@@ -129,6 +133,12 @@ class WrongOutput:
     def b(self) -> Array:
         """What belongs there."""
         return _computable(self.baseline.reshape(-1)[self.places])
+
+    @cached_property
+    def right_values(self) -> tuple[Array, Array]:
+        """The values that belong in the output, sorted, and which share of it each has."""
+        values, counts = np.unique(self.baseline, return_counts=True)
+        return values, counts / self.baseline.size
 
     @property
     def is_float(self) -> bool:
@@ -213,13 +223,6 @@ class WrongOutput:
                 room = np.maximum(room, self.allowed.reshape(-1)[part])
             agreeing[part] = same(e, p) | (~wrong[part] & np.isfinite(p) & (np.abs(p - b) <= room))
         return agreeing.reshape(self.wrong.shape)
-
-
-def sample_places(wrong: Array) -> Array:
-    """Flat indices of wrong elements, of very many an even choice."""
-    places = np.flatnonzero(wrong)
-    # An odd step meets every remainder of the powers of two that tiles and vectors have.
-    return places if len(places) <= MAX_TRIED else places[:: -(-len(places) // MAX_TRIED) | 1]
 
 
 def same(values: Array, others: Array) -> Array:

@@ -23,9 +23,10 @@ from mluops_gtest.core.operator import CheckVerdict, Operator, OutputSpec
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import Arbitration, CaseResult, ElementReading, Profile, Reading, Worst
 from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType, Tensor, exact
-from mluops_gtest.judging.blocks import profile_of, value_text
+from mluops_gtest.judging.blocks import index_of, profile_of, value_text
 from mluops_gtest.judging.criteria import Comparison, allowed_error, compare, count_beyond, judge, judge_finite
-from mluops_gtest.judging.elementwise import ElementErrors, ElementwiseCheck, Expectation
+from mluops_gtest.judging.elementwise import ElementwiseCheck, Expectation
+from mluops_gtest.judging.figures import ElementErrors
 from mluops_gtest.judging.fingerprint import with_fingerprint
 
 if TYPE_CHECKING:
@@ -115,9 +116,11 @@ class Judgement:
             self.explained.append(explanation)
 
     def arbitrate(
-        self, arbiter: "Callable[[], Arbiter | None]", ask: "Callable[[Arbiter], Arbitration | None]"
+        self, arbiter: "Callable[[], Arbiter | None] | None", ask: "Callable[[Arbiter], Arbitration | None]"
     ) -> None:
         """Keep who is right about an output; the verdict stands where that cannot be found out."""
+        if arbiter is None:
+            return
         try:
             one = arbiter()
             found = None if one is None else ask(one)
@@ -154,8 +157,7 @@ class Judgement:
             elif error:
                 self.failures.append(cause.ScalarWrong(name, str(got), value))
                 self.explain(partial(_explain_scalar, name, got, value))
-                if arbiter is not None:
-                    self.arbitrate(arbiter, methodcaller("scalar", name, got, value))
+                self.arbitrate(arbiter, methodcaller("scalar", name, got, value))
 
 
 def _explain_scalar(name: str, got: int, value: int) -> Explanation:
@@ -313,13 +315,10 @@ class _OutputJudge:
     def _judge_unwritten(
         self, tensor: Tensor, evaluated: Array, baseline: Array, wanted: tuple[Criterion, ...], unwritten: Array
     ) -> None:
-        index, preserved = _unravel(int(unwritten[0]), evaluated.shape), self.expectation.preserved_rows.get(tensor.id)
+        index, preserved = index_of(int(unwritten[0]), evaluated.shape), self.expectation.preserved_rows.get(tensor.id)
         self.judgement.failures.append(cause.Unwritten(tensor.id, _places(unwritten, evaluated.size), index))
         self._explain(lambda one: one.unwritten(tensor, evaluated, baseline, unwritten, preserved))
-        if self.arbiter is not None:
-            self.judgement.arbitrate(
-                self.arbiter, lambda one: one.output(tensor, evaluated, baseline, wanted, unwritten)
-            )
+        self.judgement.arbitrate(self.arbiter, lambda one: one.output(tensor, evaluated, baseline, wanted, unwritten))
 
     def _judge_comparison(
         self, tensor: Tensor, comparison: Comparison, wanted: tuple[Criterion, ...], evaluated: Array, baseline: Array
@@ -375,7 +374,7 @@ class _OutputJudge:
         if fails:
             threshold = allowed_error(wanted)
             self._explain(lambda one: one.differing(tensor, evaluated, baseline, threshold))
-        if self.arbiter is not None and (fails or is_beyond):
+        if fails or is_beyond:
             self.judgement.arbitrate(self.arbiter, lambda one: one.output(tensor, evaluated, baseline, wanted))
 
     def _check_elements(self, tensor: Tensor, errors: ElementErrors, evaluated: Array, baseline: Array) -> bool:
@@ -402,7 +401,7 @@ class _OutputJudge:
 
         def explain() -> Explanation | None:
             explanation = ask(make())
-            notes.extend(slip for slip in make().slips if slip not in notes)
+            notes.extend(slip for slip in make().suspects.slips if slip not in notes)
             return explanation
 
         self.judgement.explain(explain)
@@ -416,7 +415,7 @@ def _worst(
     output: str, dtype: DType, comparison: Comparison, evaluated: Array, baseline: Array, beyond: int | None
 ) -> Worst:
     assert comparison.worst is not None
-    index = _unravel(comparison.worst, evaluated.shape)
+    index = index_of(comparison.worst, evaluated.shape)
     return Worst(
         output,
         index,
@@ -428,7 +427,3 @@ def _worst(
         beyond,
         comparison.bits_unequal,
     )
-
-
-def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(flat, shape))

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.explanation import MAX_LISTED, AxisSet, LineKind, Where
+from mluops_gtest.core.explanation import MAX_LISTED, AxisSet, Fitted, LineKind, Where
 from mluops_gtest.core.readings import MULTIPLES
 from mluops_gtest.core.tensor import Array
 
@@ -113,23 +113,14 @@ _COST_OF_OUTSIDE: Final = 1.0
 _COST_OF_VALUE: Final = 1.2
 
 
-class FittingSet(Value):
-    """A set, how many elements it has, how many of these are right, and other words where it is exact."""
-
-    where: Where
-    inside: int = 0
-    agreeing: int = 0
-    also: tuple[Where, ...] = ()
-
-
 class _Candidate(Value):
     where: Where
     cost: float
     inside: int
 
 
-def where_wrong(wrong: Array, allowed: Array, classes: dict[str, Array] | None = None) -> FittingSet:
-    """The simplest description; `allowed` has the wrong elements and those that the law leaves right.
+def where_wrong(wrong: Array, allowed: Array, classes: dict[str, Array] | None = None) -> Fitted:
+    """The simplest set, as yet without a law; `allowed` has the wrong elements and those that the law leaves right.
 
     `classes` are sets by the right value. Where nothing fits exactly: a part of the output that surely holds all wrong
     elements, or nothing.
@@ -141,8 +132,9 @@ def where_wrong(wrong: Array, allowed: Array, classes: dict[str, Array] | None =
     if candidates:
         best, *others = sorted(candidates, key=lambda candidate: candidate.cost)
         also = [other.where for other in others if not other.where.is_all]
-        return FittingSet(best.where, best.inside, best.inside - count, tuple(also)[:_MAX_OTHERS])
-    return next(_parts(wrong, count, classes or {}), FittingSet(Where())) if count > 1 else FittingSet(Where())
+        return Fitted(None, best.where, best.inside, best.inside - count, tuple(also)[:_MAX_OTHERS])
+    parts = _parts(wrong, count, classes or {}) if count > 1 else iter(())
+    return next(parts, Fitted(None, Where()))
 
 
 def hull_of(wrong: Array) -> tuple[AxisSet, ...]:
@@ -337,18 +329,18 @@ def _cost_of_spans(spans: tuple[int, ...], axes: int) -> float:
     return _COST_OF_FLAT if len(spans) == 1 else _COST_OF_SPANS
 
 
-def _parts(wrong: Array, count: int, classes: dict[str, Array]) -> Iterator[FittingSet]:
+def _parts(wrong: Array, count: int, classes: dict[str, Array]) -> Iterator[Fitted]:
     """Sets that hold all wrong elements and that chance would not have put them into: by axes, value, or memory."""
     sets = tuple(_regular(met, count) for met in _met(wrong))
     if not all(one.is_all for one in sets):
-        yield FittingSet(Where(sets), _size(sets))
+        yield Fitted(None, Where(sets), _size(sets))
     for value, members in classes.items():
         if float(np.mean(members)) ** count < CHANCE and not (wrong & ~members).any():
-            yield FittingSet(Where(value=value), int(np.count_nonzero(members)))  # type: ignore[arg-type]
+            yield Fitted(None, Where(value=value), int(np.count_nonzero(members)))  # type: ignore[arg-type]
     in_memory = _regular(wrong.reshape(-1), count)
     # Elements of a row are wrong together, which makes long stretches of them less improbable than they seem.
     if 2 * in_memory.count <= wrong.size:
-        yield FittingSet(Where((in_memory,), (wrong.ndim,)), in_memory.count)
+        yield Fitted(None, Where((in_memory,), (wrong.ndim,)), in_memory.count)
 
 
 def _regular(met: Array, count: int) -> AxisSet:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import pluralize, strip_controls, strip_to_line
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.report import ISOLATION_OFF, grouped
+from mluops_gtest.core.report import ISOLATION_OFF
 from mluops_gtest.results.gate import Accept, CaseChange, Decision, Lack, TimeChange
 from mluops_gtest.results.records import fields_to_json
 from mluops_gtest.results.reports.markdown_summary import code_span, longest_ticks
@@ -63,12 +63,12 @@ def _failure_findings(decision: Decision) -> list[GateFinding]:
     """Cases with one cause are one finding, others by fingerprint; those without one by what became of them."""
     # The ledger's own finding names those that pass although waived, with the line of the entry.
     failing = [change for change in decision.blocking if change.now is not Outcome.XPASSED]
-    groups = grouped(
-        failing,
-        lambda change: change.cause or change.fingerprint or change.transition.value,
-        lambda change: (change.elements, change.case),
-    )
-    return [_failure_finding(str(group.mark), group.members) for group in groups]
+    groups: dict[str, list[CaseChange]] = defaultdict(list)
+    # The smallest case is the easiest one to look at.
+    for change in sorted(failing, key=lambda change: (change.elements, change.case)):
+        groups[change.cause or change.fingerprint or change.transition.value].append(change)
+    largest_first = sorted(groups.items(), key=lambda group: (-len(group[1]), group[1][0].case))
+    return [_failure_finding(key, members) for key, members in largest_first]
 
 
 def _failure_finding(key: str, members: Sequence[CaseChange]) -> GateFinding:

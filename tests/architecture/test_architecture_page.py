@@ -76,7 +76,7 @@ def test_a_recipe_names_one_file_and_shows_code(recipe):
 # The place of each excerpt of the recipes, in their order: the file, and the line that it is put before; none: the end.
 PLACES = [
     ("running/options.py", "    failed: str | None = option("),
-    ("core/cause.py", ""),
+    ("core/cause.py", "if TYPE_CHECKING:\n"),
     ("core/report.py", '    "json": ReportKind('),
     ("results/reports/csv_file.py", ""),
     ("backends/registry.py", '    "torch": "torch[:DEVICE]'),
@@ -99,9 +99,18 @@ import numpy
 import mluops_gtest
 from mluops_gtest.backends.registry import BackendDependencies, load_backend
 from mluops_gtest.cli.main import run_main
+from mluops_gtest.base.typed_files import Source, decode_json, json_bytes
 from mluops_gtest.core import cause
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.result import CaseResult
+from mluops_gtest.judging.fingerprint import with_fingerprint
+from mluops_gtest.results.records import result_from_json, result_to_json
 assert mluops_gtest.__file__.startswith(sys.argv[1])
-assert cause.WrongSign("y", 3).format() == "3 elements of y have the wrong sign"
+wrong = cause.WrongSign("y", 3)
+assert (wrong.format(), wrong.format("zh")) == ("3 elements of y have the wrong sign", "y 的 3 个元素符号错误")
+failed = with_fingerprint(CaseResult("op/a", "op", (), Outcome.FAILED, causes=(wrong,)))
+stored, source = json_bytes(result_to_json(failed)), Source("report.json", "Run again.")
+assert failed.fingerprint and result_from_json(decode_json(stored, source), source) == failed
 assert mluops_gtest.compare(numpy.float32([1, 2.5]), numpy.float32([1, 2]), {"diff5": 0.25})
 assert not mluops_gtest.compare(numpy.float32([1, 2.5]), numpy.float32([1, 2]), {"diff5": 0.24})
 assert load_backend("remote:node1", BackendDependencies(None, None)).name == "node1"

@@ -8,7 +8,6 @@ from tests.support.toy_root import GENERATOR
 
 # diff1 and diff2 of 1e-6, and no bound: one element in its last place is not caught.
 BLIND = "y: one ulp"
-ACCEPTED = "    accepted_faults=NAMES,\n    theory="
 LARGER = """\
 - name: ramp_3000
   tags: [boundary]
@@ -20,12 +19,8 @@ LARGER = """\
 @pytest.fixture
 def audit(cli, toy_with):
     def call(*options, accepted=None):
-        text = (
-            GENERATOR
-            if accepted is None
-            else GENERATOR.replace("    theory=", ACCEPTED.replace("NAMES", repr(accepted)))
-        )
-        root = toy_with(__init__=text)
+        faults = f"    accepted_faults={accepted or {}!r},\n    theory="
+        root = toy_with(__init__=GENERATOR.replace("    theory=", faults))
         declarations = root / "cases" / "scale_by.yaml"
         declarations.write_text(declarations.read_text() + LARGER)
         assert cli("generate", "--all", "--root", root).code == 0

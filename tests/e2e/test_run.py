@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from tests.e2e.conftest import wrong
+from tests.support.reports import GOLDEN
 
 SMOKE = ("--op", "masked_im2col_forward", "--tag", "smoke")
 
@@ -40,20 +41,12 @@ def test_the_reference_passes_what_it_made(run, catalogue):
 def test_the_report_holds_what_it_promises(run):
     result = run(*SMOKE, "--backend", wrong("Transposed"))
     report = result.report
-    assert report["format"] == 1
-    assert set(report) >= {
-        "format", "tool_version", "backend", "environment", "selection", "started", "seconds", "summary", "results",
-    }  # fmt: skip
+    assert report.keys() >= json.loads((GOLDEN / "report.json").read_text()).keys()
     assert set(report["timing"]) == {"generate", "load", "backend", "compare", "write"}
     one = report["results"][0]
-    assert set(one) >= {
-        "case", "operator", "tags", "outcome", "status", "expected_status",
-        "readings", "worst", "seconds", "reason", "repro",
-    }  # fmt: skip
-    assert set(one["readings"][0]) == {"output", "criterion", "value", "threshold", "within"}
+    assert one.keys() >= {"status", "expected_status", "readings", "seconds", "reason", "repro"}
     assert one["worst"]["output"] == "data_col"
-    assert one["worst"]["unequal"] > 0
-    assert one["worst"]["max_ulp"] > 0
+    assert min(one["worst"]["unequal"], one["worst"]["max_ulp"]) > 0
     assert report["summary"] == {"failed": len(report["results"])}
     lines = (result.folder / "results.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == report["results"]
@@ -165,20 +158,23 @@ def test_wrong_usage_has_its_exit_code(cli, arguments, code):
     assert result.err
 
 
-def test_large_cases_are_made_once_into_the_cache(run, toy, tmp_path, monkeypatch):
+@pytest.fixture
+def entry(run, toy, tmp_path, monkeypatch):
+    """The cache entry of the large case, which a run has made."""
     monkeypatch.setenv("MLUOPS_TEST_CACHE", str(tmp_path / "cache"))
     assert run("--root", toy, "--tag", "network").code == 0
-    (entry,) = (tmp_path / "cache" / "scale_by").iterdir()
+    (folder,) = (tmp_path / "cache" / "scale_by").iterdir()
+    return folder
+
+
+def test_large_cases_are_made_once_into_the_cache(run, toy, entry):
     before = {path.name: path.stat().st_mtime_ns for path in entry.iterdir()}
     assert run("--root", toy, "--tag", "network").code == 0
     assert {path.name: path.stat().st_mtime_ns for path in entry.iterdir()} == before
 
 
 @pytest.mark.parametrize("damage", ["truncated", "emptied", "flipped", "missing"])
-def test_a_damaged_cache_entry_is_never_used(run, toy, tmp_path, monkeypatch, damage):
-    monkeypatch.setenv("MLUOPS_TEST_CACHE", str(tmp_path / "cache"))
-    assert run("--root", toy, "--tag", "network").code == 0
-    (entry,) = (tmp_path / "cache" / "scale_by").iterdir()
+def test_a_damaged_cache_entry_is_never_used(run, toy, entry, damage):
     target = max(entry.iterdir(), key=lambda path: path.stat().st_size)
     data = bytearray(target.read_bytes())
     if damage == "missing":

@@ -1,4 +1,7 @@
-"""The harness is proved by backends that are wrong in one way each."""
+"""The harness is proved by backends that are wrong in one way each.
+
+What their values, statuses and reasons come to is in tests/golden/fingerprints.json; here they go through workers.
+"""
 
 import pytest
 
@@ -19,19 +22,7 @@ POOL = ("--op", "voxel_pooling_forward", "--tag", "smoke")
     ("backend", "select", "outcome", "words"),
     [
         ("Exact", NORMS, "passed", ""),
-        ("Exact", EXACT, "passed", ""),
-        ("Exact", PAIRS, "passed", ""),
         ("OneUlpOff", NORMS, "passed", ""),
-        ("OneUlpOff", EXACT, "failed", "diff3"),
-        ("Transposed", NORMS, "failed", "diff1"),
-        ("Transposed", PAIRS, "failed", "diff3"),
-        ("AllZero", NORMS, "failed", "diff1 = 1"),
-        ("AllZero", EXACT, "failed", "diff3"),
-        ("WithNan", NORMS, "failed", "NaN or infinite"),
-        ("OneElementWrong", PAIRS, "failed", "1 of "),
-        ("OneElementWrong", NORMS, "failed", "1 of "),
-        ("LeavesOneUnwritten", NORMS, "failed", "never written"),
-        ("LeavesOneUnwritten", PAIRS, "failed", "never written"),
         ("WritesPastTheEnd", NORMS, "memory", "wrote past the end of input_grad, first at byte 1 behind it"),
         ("WritesFarPastTheEnd", EXACT, "memory", "wrote past the end of data_col, first at byte 50000 behind it"),
         ("WritesBeforeTheStart", EXACT, "memory", "wrote before the start of data_col, first at byte 1 in front of it"),
@@ -39,38 +30,19 @@ POOL = ("--op", "voxel_pooling_forward", "--tag", "smoke")
         ("ChangesAnInput", PAIRS, "memory", "changed the input indices"),
         ("OverrunsWorkspace", EXACT, "memory", "of workspace"),
         ("AsksNegativeWorkspace", EXACT, "error", "workspace_size() returned -1"),
-        ("WrongStatus", NORMS, "wrong_status", "answered NOT_SUPPORTED, expected SUCCESS"),
         ("ReturnsNonsense", NORMS, "error", "must return a Status"),
-        ("LeavesOutputUntouched", NORMS, "failed", "never written"),
         ("Raises", NORMS, "error", "ZeroDivisionError: in my kernel"),
         ("NeedsTooMuch", NORMS, "crashed", "MemoryError: no NRAM left"),
-        ("ForgetsScalars", PAIRS, "failed", "num_act_out was not reported"),
-        ("WrongScalars", PAIRS, "failed", "num_act_out is "),
         ("ReportsAnAbsurdCount", PAIRS, "failed", "num_act_out is "),
     ],
 )
 def test_each_kind_of_wrong_gets_its_outcome(run, backend, select, outcome, words):
-    # Values are judged alike wherever they were computed.
-    place = "--no-isolate" if outcome in ("passed", "failed", "wrong_status") else "--isolate"
-    result = run(*select, "--backend", wrong(backend), place)
+    result = run(*select, "--backend", wrong(backend), "--isolate")
     assert result.results
     for one in result.results.values():
         assert one["outcome"] == outcome, one
         assert words in one["reason"]
     assert result.code == (0 if outcome == "passed" else 1)
-
-
-@pytest.mark.slow
-def test_where_a_finite_value_became_infinite_no_criterion_is_blamed_that_was_kept(run):
-    for one in run(*NORMS, "--backend", wrong("WithInfinity")).results.values():
-        assert one["outcome"] == "failed"
-        assert one["reason"].startswith("input_grad: 1 element differs in being NaN or infinite, first at flat index ")
-        assert "diff" not in one["reason"].replace("differs", "")
-        assert all(r["within"] == (r["value"] <= r["threshold"]) for r in one["readings"])
-    for one in run(*NORMS, "--backend", wrong("WithInfinityAndZeros")).results.values():
-        assert "1 element differs in being NaN or infinite" in one["reason"]
-        assert "diff1 = 1 > " in one["reason"]
-        assert "over the finite elements" in one["reason"]
 
 
 @pytest.mark.slow
@@ -83,29 +55,12 @@ def test_a_backend_that_does_nothing_compares_nothing(run, backend):
 
 
 @pytest.mark.slow
-def test_an_output_written_although_the_call_fails_is_seen(run):
-    result = run("--op", "masked_im2col_forward", "--tag", "negative", "--backend", wrong("WritesOnFailure"))
-    written = [r for r in result.results.values() if r["outcome"] == "failed"]
-    assert written
-    assert all("was written" in r["reason"] and "although" in r["reason"] for r in written)
-
-
-@pytest.mark.slow
 def test_the_gaps_of_a_strided_output_are_looked_at_too(run):
     case = "masked_im2col_forward/data_col_strided"
     result = run(case, "--backend", wrong("WritesBetweenTheRows"))
     written = [r for r in result.results.values() if r["outcome"] == "failed"]
     assert written
     assert all("was written" in r["reason"] for r in written)
-
-
-@pytest.mark.slow
-def test_a_backend_without_checks_fails_the_negative_cases(run):
-    result = run("--op", "voxel_pooling_forward", "--tag", "negative", "--backend", wrong("WrongStatus"))
-    assert {r["outcome"] for r in result.results.values()} == {"wrong_status"}
-    one = next(r for r in result.results.values() if r["expected_status"] == "ARCH_MISMATCH")
-    assert one["status"] == "SUCCESS"
-    assert "check arch" in one["reason"]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 SOURCES: Final = Path(__file__).parent / "c"
 # Beside the sources: no Python package, where a library would be taken for a module.
@@ -165,6 +165,19 @@ def load(path: Path, most: str = _NAMES[-1]) -> NativeCore:
 def native_library() -> ctypes.CDLL | None:
     """The loaded library, or None: use numpy."""
     return None if _NUMPY_ALONE.get() else native_core().library
+
+
+def native_function(name: str, result: Any, *arguments: Any) -> Any:
+    """The library's function of that name with these types, or None: use numpy."""
+    library = native_library()
+    return None if library is None else _typed_function(library, name, result, arguments)
+
+
+@cache
+def _typed_function(library: ctypes.CDLL, name: str, result: Any, arguments: tuple[Any, ...]) -> Any:
+    function = getattr(library, f"mluops_{name}")
+    function.restype, function.argtypes = result, arguments
+    return function
 
 
 def native_level() -> str | None:

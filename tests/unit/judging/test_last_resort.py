@@ -1,4 +1,7 @@
-"""Where neither a law nor an exact set is found: how many, from where to where, and what all of them have in common."""
+"""Where neither a law nor an exact set is found: how many, from where to where, and what all of them have in common.
+
+Whatever an output holds, it is explained without a fault, and files keep the explanation.
+"""
 
 import msgspec
 import numpy as np
@@ -14,6 +17,7 @@ from mluops_gtest.judging.explaining import explained, scalar_explained
 from mluops_gtest.judging.value_laws import WrongOutput
 from mluops_gtest.judging.where import indices_of
 from mluops_gtest.results.records import check_explanation
+from tests.support.examples import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -26,6 +30,13 @@ def explain(wrong, seed=0, baseline=None):
     evaluated = np.where(wrong, np.where(other == baseline, 7777, other), baseline).astype("i4")
     out = WrongOutput(evaluated, baseline.astype("i4"), wrong, "equality")
     return explained(out, "out", lambda index: (str(evaluated[index]), str(baseline[index])))
+
+
+def check_stored(found):
+    """A file keeps it."""
+    again = msgspec.json.decode(msgspec.json.encode(found), type=Explanation)
+    assert again == found
+    check_explanation(again, Source("report.json", ""), 0)
 
 
 def some(shape, places, share=0.5, seed=1):
@@ -120,8 +131,7 @@ def test_a_regularity_is_true_of_every_wrong_element(seed, shape, share, data):
                 mask = mask[..., None] & np.isin(np.arange(axis.length), indices_of(axis))
             assert not (wrong & ~mask.reshape(shape)).any()
             assert mask.sum() == one.inside
-    again = msgspec.json.decode(msgspec.json.encode(found), type=Explanation)
-    check_explanation(again, Source("report.json", ""), 0)
+    check_stored(found)
 
 
 @pytest.mark.parametrize(("first", "last"), [((0, 1), ()), ((3, 0), (2, 0)), ((0, 0), (8, 0)), ((0,), (1,))])
@@ -154,3 +164,36 @@ def test_a_wrong_scalar_is_told_with_both_numbers():
     found = scalar_explained("num_act_out", 25, 27)
     assert format_explanation(found) == "num_act_out is 25 instead of 27"
     assert format_explanation(found, "zh") == "num_act_out 为 25，应为 27"
+
+
+EPSILON = {"f2": 2.0**-10, "f4": 2.0**-23, "f8": 2.0**-52}
+SPECIAL = (np.nan, np.inf, -np.inf, 0.0, 1e-40, 6e4)
+
+
+def values(rng, shape, dtype):
+    numbers = rng.integers(-4, 5, shape) * 10.0 ** rng.integers(-3, 4)
+    if dtype.kind in "fc":
+        numbers[rng.random(shape) < 0.1] = rng.choice(SPECIAL)
+        return numbers.astype(dtype)
+    return numbers.astype("i8").astype(dtype)
+
+
+@pytest.mark.parametrize("name", ["f2", "f4", "f8", "i2", "i4", "i8", "u1", "u4", "?", "c8"])
+def test_every_type_is_explained(name):
+    rng, dtype = np.random.default_rng(7), np.dtype(name)
+    tried = 0
+    while tried < examples(100):
+        shape = tuple(rng.integers(1, 7, size=rng.integers(1, 5)))
+        changed = rng.random(shape) < rng.choice([0.05, 0.3, 1.0])
+        with np.errstate(all="ignore"):
+            baseline = values(rng, shape, dtype)
+            other = np.roll(baseline, 1) if rng.random() < 0.3 else values(rng, shape, dtype)
+            evaluated = np.where(changed, other, baseline)
+            wrong = (evaluated != baseline) & ~(np.isnan(evaluated) & np.isnan(baseline))
+        if not wrong.any():
+            continue
+        out = WrongOutput(evaluated, baseline, wrong, "equality", epsilon=EPSILON.get(name, 0.0))
+        found = explained(out, "out", lambda index, e=evaluated, b=baseline: (str(e[index]), str(b[index])))
+        assert all(format_explanation(found, lang) for lang in ("en", "zh"))
+        check_stored(found)
+        tried += 1

@@ -74,10 +74,16 @@ def test_a_threshold_names_the_nearest_case_that_passes():
     assert format_support(found) == ("fails when m ≥ 63 (12 of 12), passes when m ≤ 40 (80); nothing between was run",)
 
 
-def test_a_type_is_named():
-    columns = {TYPE: ["half"] * 9 + ["float"] * 30, M: [*range(13)] * 3}
-    (rule,) = rules_for(columns, 9, 30)
-    assert rule.conditions == (Condition(TYPE, "=", "half"),)
+@pytest.mark.parametrize(
+    ("columns", "failing", "condition"),
+    [
+        ({TYPE: ["half"] * 9 + ["float"] * 30, M: [*range(13)] * 3}, 9, Condition(TYPE, "=", "half")),
+        ({M: [*range(1, 17, 2), *range(2, 17, 2)]}, 8, Condition(M, "no multiple", 2)),
+    ],
+)
+def test_types_and_odd_sizes_are_named(columns, failing, condition):
+    (rule,) = rules_for(columns, failing, len(columns[M]) - failing)
+    assert rule.conditions == (condition,)
 
 
 def test_two_conditions_are_named_where_neither_is_enough():
@@ -88,12 +94,6 @@ def test_two_conditions_are_named_where_neither_is_enough():
     (rule,) = rules_for({TYPE: kinds, M: numbers}, len(failing), len(passing))
     assert {(c.feature, c.sign, c.value) for c in rule.conditions} == {(TYPE, "=", "half"), (M, "≥", 11)}
     assert (rule.passing_inside, rule.passing_outside) == (0, len(passing))
-
-
-def test_odd_sizes_are_named():
-    columns = {M: [1, 3, 5, 7, 9, 11, 13, 15, 2, 4, 6, 8, 10, 12, 14, 16]}
-    (rule,) = rules_for(columns, 8, 8)
-    assert rule.conditions == (Condition(M, "no multiple", 2),)
 
 
 def test_equally_good_rules_are_all_named():

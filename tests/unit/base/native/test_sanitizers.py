@@ -11,7 +11,7 @@ from mluops_gtest.base.native.library import LIBRARY, build, compiler
 from tests.conftest import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs_gcc]
-TESTS = ("tests/unit/base/native", "tests/unit/judging/test_sums.py")
+TESTS = ("tests/unit/base/native", "tests/unit/judging/test_criteria.py")
 
 
 def runtime(name: str) -> str:

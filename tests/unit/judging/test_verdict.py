@@ -1,4 +1,4 @@
-"""From what a backend left in the buffers to a verdict: each finding as the cause that it is."""
+"""What must come back from a case, and from what a backend left in the buffers to a verdict on it."""
 
 import math
 from dataclasses import replace
@@ -6,10 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mluops_gtest.base.errors import CaseFileError, OperatorError
 from mluops_gtest.core import cause as c
 from mluops_gtest.core.buffers import fill, pattern_of
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.operator import CheckVerdict
+from mluops_gtest.core.case import Expect
+from mluops_gtest.core.operator import Baseline, CheckVerdict
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Criterion, CriterionKind, DType, exact
@@ -107,34 +109,27 @@ def test_agreement_with_a_constant_is_suspect_unless_it_is_meant():
     assert judge((2.0, 2.0), case=meant, scalars={"count": 2}).outcome is Outcome.PASSED
 
 
-def beside(x, z):
-    """Doubling with a second output, on data of which each may be constant; both come back right."""
+def beside(z, criteria=()):
+    """Doubling of a constant with a second output; both come back right."""
     operator = replace(DOUBLES, outputs=(*DOUBLES.outputs, replace(DOUBLES.outputs[0], id="z")))
-    case = doubling(x=x, count=2)
-    case = replace(case, outputs=(*case.outputs, tensor("z", z)), criteria=((), ()))
+    case = doubling(x=(1.0, 1.0), count=2)
+    case = replace(case, outputs=(*case.outputs, tensor("z", z)), criteria=((), criteria))
     arrays = {one.id: one.values for one in case.outputs}
     return judge_values(case, operator, expectation_of(case, operator), arrays, {"count": 2}, bitwise=False)
 
 
 def test_a_constant_output_beside_one_that_varies_is_a_remark():
-    judgement = beside((1.0, 1.0), (3.0, 4.0))
+    judgement = beside((3.0, 4.0))
     assert judgement.outcome is Outcome.PASSED
     assert judgement.notes == ["the baseline of y is constant, so agreement proves nothing; other outputs vary"]
 
 
 def test_where_no_compared_output_varies_each_is_told():
-    judgement = beside((1.0, 1.0), (3.0, 3.0))
+    judgement = beside((3.0, 3.0))
     assert judgement.outcome is Outcome.SUSPECT
     assert judgement.causes == (c.ConstantBaseline("y"), c.ConstantBaseline("z"))
-
-
-def test_an_output_that_varies_and_is_not_compared_clears_nothing():
-    operator = replace(DOUBLES, outputs=(*DOUBLES.outputs, replace(DOUBLES.outputs[0], id="z")))
-    case = doubling(x=(1.0, 1.0), count=2)
-    case = replace(case, outputs=(*case.outputs, tensor("z", (3.0, 4.0))), criteria=((), None))
-    arrays = {one.id: one.values for one in case.outputs}
-    judgement = judge_values(case, operator, expectation_of(case, operator), arrays, {"count": 2}, bitwise=False)
-    assert (judgement.outcome, judgement.causes) == (Outcome.SUSPECT, (c.ConstantBaseline("y"),))
+    not_compared = beside((3.0, 4.0), None)
+    assert (not_compared.outcome, not_compared.causes) == (Outcome.SUSPECT, (c.ConstantBaseline("y"),))
 
 
 DIFF3 = (Criterion(CriterionKind.DIFF3, 0.0),)
@@ -182,18 +177,101 @@ def test_nothing_compared_is_suspect():
     assert (Judgement().outcome, Judgement().causes) == (Outcome.SUSPECT, (c.NothingCompared(),))
 
 
-class TestUntouched:
-    answer = CheckVerdict(Status.BAD_PARAM, "sign_positive")
+@pytest.mark.parametrize(
+    ("written", "causes"),
+    [([1, 3], (c.WrittenAnyway("y", c.Places(2, 4, 1, 3), "BAD_PARAM", "sign_positive"),)), ([], ())],
+)
+def test_a_call_that_fails_may_write_nothing(written, causes):
+    buffer = np.empty(4, "<f4")
+    fill(buffer.view(np.uint8), pattern_of(DType.FLOAT, None))
+    buffer[written] = 1.0
+    judgement = judge_untouched(CASE, DOUBLES, {"y": buffer}, CheckVerdict(Status.BAD_PARAM, "sign_positive"))
+    assert (judgement.outcome, judgement.causes) == (Outcome.FAILED if causes else Outcome.PASSED, causes)
 
-    def left(self, *written):
-        buffer = np.empty(4, "<f4")
-        fill(buffer.view(np.uint8), pattern_of(DType.FLOAT, None))
-        buffer[list(written)] = 1.0
-        return judge_untouched(CASE, DOUBLES, {"y": buffer}, self.answer)
 
-    def test_a_call_that_fails_may_write_nothing(self):
-        cause = c.WrittenAnyway("y", c.Places(2, 4, 1, 3), "BAD_PARAM", "sign_positive")
-        assert self.left(1, 3).causes == (cause,)
+def without_values(case):
+    outputs = tuple(replace(output, data=None) for output in case.outputs)
+    return replace(case, outputs=outputs, baseline_stored=False)
 
-    def test_what_is_left_alone_passes(self):
-        assert (self.left().outcome, self.left().causes) == (Outcome.PASSED, ())
+
+@pytest.mark.parametrize(
+    ("case", "values", "is_recomputed"),
+    [
+        pytest.param(doubling(y=[9.0] * 4, count=4), [9.0] * 4, False, id="as it is stored"),
+        pytest.param(doubling(y=[9.0] * 4), [9.0] * 4, False, id="the result that the file leaves out is computed"),
+        pytest.param(without_values(doubling()), [2.0, 4.0, 6.0, 8.0], True, id="nothing is stored"),
+    ],
+)
+def test_what_is_stored_is_taken_and_the_rest_comes_from_the_reference(case, values, is_recomputed):
+    expectation = expectation_of(case, DOUBLES)
+    assert expectation.answer.computes
+    assert expectation.outputs[0].values.tolist() == values
+    assert (expectation.results, expectation.recomputed) == ({"count": 4}, is_recomputed)
+
+
+@pytest.mark.parametrize(
+    ("case", "status", "check"),
+    [
+        (doubling(sign=-1, status=Status.BAD_PARAM), Status.BAD_PARAM, "sign_positive"),
+        (doubling(sign=-1, status=Status.BAD_PARAM, check="sign_positive"), Status.BAD_PARAM, "sign_positive"),
+        (doubling(x=(), check="empty"), Status.SUCCESS, "empty"),
+        (doubling(x=(), sign=-1, status=Status.BAD_PARAM), Status.BAD_PARAM, "sign_positive"),
+    ],
+)
+def test_a_call_that_ends_in_a_check_computes_nothing_and_the_first_that_fails_decides(case, status, check):
+    answer = expectation_of(case, DOUBLES).answer
+    assert (answer.status, answer.check, answer.computes) == (status, check, False)
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        (doubling(sign=-1), r"expects SUCCESS, but the operator's checks say BAD_PARAM \(sign_positive: sign > 0\)"),
+        (doubling(status=Status.NOT_SUPPORTED), "expects NOT_SUPPORTED, but the operator's checks say SUCCESS"),
+        (
+            doubling(sign=-1, status=Status.BAD_PARAM, check="empty"),
+            "expects BAD_PARAM from the check empty, but the operator's checks say BAD_PARAM",
+        ),
+        (doubling(x=(1.0, 7.0)), "the case is broken, no backend can be held to it: x has a 7"),
+        (doubling(sign=None), "the data lie outside of what doubles defines"),
+        (doubling(expect=Expect(workspace_size=1 << 30)), "workspace_size 1073741824 in a case that computes"),
+        (
+            without_values(doubling(y=[0.0, 0.0])),
+            r"the output 'y' has dims \[2\], the reference gives \[4\]\. Correct the dims",
+        ),
+    ],
+)
+def test_a_case_that_contradicts_its_operator_is_refused(case, words):
+    with pytest.raises(CaseFileError, match=words) as error:
+        expectation_of(case, DOUBLES)
+    assert str(error.value).startswith("doubles/a: ")
+
+
+def test_a_small_file_must_not_claim_gigabytes():
+    case = doubling()
+    vast = replace(tensor("y", [0.0]), desc=replace(case.outputs[0].desc, dims=(1 << 30,)), data=None)
+    with pytest.raises(CaseFileError, match="'y' would take 4294967296 bytes to recompute"):
+        expectation_of(replace(case, outputs=(vast,), baseline_stored=False), DOUBLES)
+
+
+def test_an_output_with_fewer_rows_than_the_operator_owns_is_a_broken_case():
+    spec = replace(DOUBLES.outputs[0], rows_owned="count")
+    operator = replace(DOUBLES, outputs=(spec,))
+    with pytest.raises(CaseFileError, match="y has 4 rows for 5"):
+        expectation_of(doubling(count=5), operator)
+
+
+def test_no_memory_is_not_the_fault_of_the_case():
+    def reference(call):
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        expectation_of(without_values(doubling()), replace(DOUBLES, reference=reference))
+
+
+def test_a_mistake_of_the_reference_is_not_the_fault_of_the_case():
+    def reference(call):
+        return Baseline({"y": (2 * call.array("x")).astype(np.float64)}, {"count": 4})
+
+    with pytest.raises(OperatorError, match="returns 'y' as float64"):
+        expectation_of(without_values(doubling()), replace(DOUBLES, reference=reference))

@@ -1,15 +1,22 @@
-"""Failures by their causes: what is told over cases is true of all of them, and shown by one of which it is."""
+"""Failures by their causes: what is told over cases is true of all of them, and shown by one of which it is.
+
+The id of a cause holds of those results that name its law and place, and of no others.
+"""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.explanation import AsIf, Explanation, Fitted, TurnedZero, Where
+from mluops_gtest.core.cause import LegacyReason
+from mluops_gtest.core.explanation import AsIf, Explanation, Fitted, ScaledBy, TurnedZero, Where
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.readings import format_headline, format_support
+from mluops_gtest.core.readings import AxisReading, WhereReading, format_headline, format_support
 from mluops_gtest.core.result import CaseInfo, CaseResult, Reading, TensorInfo
 from mluops_gtest.judging.explaining import explained, scalar_explained
-from mluops_gtest.judging.groups import cause_groups
+from mluops_gtest.judging.groups import PlacedLaw, cause_groups, mark, read_marks
 from mluops_gtest.judging.value_laws import WrongOutput
 
 SHAPES = {"op": {"x": "[L]"}}
@@ -21,18 +28,8 @@ def case(name, *found, length=8, outcome=None, **params):
     tensors = (TensorInfo("x", "float", "ARRAY", (length,)),)
     info = CaseInfo(inputs=tensors, outputs=(TensorInfo("y", "float", "ARRAY", (length, 3)),), params=params)
     readings = () if found else tuple(Reading(output, "diff1", 0.0, 0.0, True) for output in ("y", "z", "n"))
-    return CaseResult(
-        f"op/{name}",
-        "op",
-        (),
-        outcome,
-        Status.SUCCESS,
-        Status.SUCCESS,
-        readings=readings,
-        explained=found,
-        info=info,
-        compared=True,
-    )
+    answered = (Status.SUCCESS, Status.SUCCESS, readings)
+    return CaseResult(f"op/{name}", "op", (), outcome, *answered, explained=found, info=info, compared=True)
 
 
 def wrong(output, evaluated, baseline):
@@ -108,17 +105,13 @@ def test_a_failure_among_those_that_keep_the_rule_leaves_the_rest_as_it_was():
     assert support == "fails when L ≥ 1025 (7 of 7), passes when L ≤ 65 (65); nothing between was run"
 
 
-def test_one_value_of_many_is_no_condition():
+def test_a_mode_is_a_condition_and_one_value_of_many_is_none():
     """All cases of one family fail, which has one radius: so has each of the others."""
-    failing = [case(f"f_{n}", row_zero(), length=8 + n, radius=1.75) for n in range(9)]
-    passing = [case(f"p_{n}", length=8 + n % 20, radius=0.25 + n / 8) for n in range(60) if n != 12]
-    assert headlines_of(*failing, *passing) == {"op: y[0] is zero": ()}
-
-
-def test_a_mode_is_a_condition():
-    failing = [case(f"f_{n}", row_zero(), length=8 + n, mode=1) for n in range(9)]
-    passing = [case(f"p_{n}", length=8 + n % 20, mode=n % 2 * 2) for n in range(60)]
+    failing = [case(f"f_{n}", row_zero(), length=8 + n, mode=1, radius=1.75) for n in range(9)]
+    passing = [case(f"p_{n}", length=8 + n % 20, mode=n % 2 * 2, radius=0.25 + n / 8) for n in range(60) if n != 12]
     assert list(headlines_of(*failing, *passing)) == ["op: y[0] is zero, when mode = 1 (9 of 9)"]
+    alike = [replace(one, info=replace(one.info, params={**one.info.params, "mode": 1})) for one in passing]
+    assert headlines_of(*failing, *alike) == {"op: y[0] is zero": ()}
 
 
 def test_cases_that_are_declared_alike_are_one_observation():
@@ -241,3 +234,101 @@ def test_one_element_is_named_by_its_place_in_memory():
         case("c", wrong_at_64(1 / np.e, 70, 2)),
     ]
     assert list(headlines_of(*results)) == ["op: element 64 of y (flat) is wrong"]
+
+
+def test_failures_without_an_explanation_are_grouped_by_fingerprint_else_by_their_causes():
+    def crash(name, fingerprint="", text="no", length=8):
+        failed = case(name, outcome=Outcome.CRASHED, length=length)
+        return replace(failed, fingerprint=fingerprint, causes=(LegacyReason(text),))
+
+    marked = [crash("big", "v1:a", length=100), crash("small", "v1:a", length=3), crash("z", "v1:b")]
+    found = groups(*marked, crash("c"), crash("d"), crash("e", text="other"))
+    members = [[one.case.removeprefix("op/") for one in group.members] for group in found]
+    assert members == [["c", "d"], ["small", "big"], ["e"], ["z"]]
+
+
+LAST = WhereReading((AxisReading("last", (2,)),))
+
+
+def failure(name, evaluated, baseline, **fields):
+    """The result of a case with one wrong output."""
+    info = CaseInfo(outputs=(TensorInfo("y", "float", "ARRAY", baseline.shape),))
+    return replace(case(name, wrong("y", evaluated, baseline)), info=info, fingerprint=f"v1:{name}", **fields)
+
+
+def test_an_id_stays_the_same():
+    """Committed waivers name it: sha256 of the JSON of operator, output, law and place."""
+    assert mark("op", "y", TurnedZero(), LAST) == "v3:5cd66c13a9b3"
+    assert mark("op", "y", ScaledBy(0.5), LAST) == mark("op", "y", ScaledBy(0.5), LAST)
+    others = {
+        mark("other", "y", TurnedZero(), LAST),
+        mark("op", "z", TurnedZero(), LAST),
+        mark("op", "y", ScaledBy(0.5), LAST),
+        mark("op", "y", TurnedZero(), WhereReading((AxisReading("last", (3,)),))),
+        mark("op", "y", TurnedZero(), None),
+    }
+    assert (len(others), "v3:5cd66c13a9b3" in others) == (5, False)
+
+
+@st.composite
+def failures(draw):
+    """Cases of several sizes in which a set is cleared, scaled, or spoiled without a law, some right by accident."""
+    results = []
+    for number in range(draw(st.integers(1, 8))):
+        rows, columns = draw(st.integers(1, 12)), draw(st.integers(1, 12))
+        rng = np.random.default_rng(draw(st.integers(0, 999)))
+        right = rng.uniform(1, 2, (rows, columns)) * (rng.random((rows, columns)) > draw(st.sampled_from([0, 0.4])))
+        wrong = right.copy()
+        start = draw(st.sampled_from([0, 1, rows - 1, rows - 2]))
+        place = (slice(max(start, 0), None), slice(draw(st.sampled_from([0, 1, columns - 1])), None))
+        match draw(st.sampled_from(["zero", "half", "noise"])):
+            case "zero":
+                wrong[place] = 0
+            case "half":
+                wrong[place] *= 0.5
+            case _:
+                wrong[place] += rng.uniform(0.1, 3, wrong[place].shape)
+        if (wrong != right).any():
+            results.append(failure(str(number), wrong, right))
+    return results
+
+
+@given(failures())
+def test_the_id_of_a_group_holds_of_cases_that_show_it_in_their_own_words(results):
+    for group in cause_groups(results, results, {}):
+        law = group.placed_law
+        if law is None:
+            continue
+        assert group.headline.cases == len(group.members)
+        # Some case names the place in its own words; the hash is read back from each of these, whatever else failed.
+        held = [result for result in group.members if law.holds_of(result)]
+        assert held
+        for result in held:
+            assert read_marks({group.mark}, [result]) == {group.mark: law}
+    # Who names the place in its own words needs no other.
+    for result in results:
+        for group in cause_groups([result], [result], {}):
+            if group.placed_law is not None:
+                assert read_marks({group.mark}, [result])[group.mark].holds_of(result)
+
+
+def test_only_a_failure_of_the_operator_with_the_law_at_the_place_has_the_cause():
+    right = np.arange(1.0, 9)
+    tail = failure("a", np.where(np.arange(8) < 6, right, 0), right)
+    law = PlacedLaw("op", "y", TurnedZero(), LAST)
+    assert law.holds_of(tail)
+    assert not law.holds_of(failure("b", np.where(np.arange(8) < 5, right, 0), right)), "another place"
+    assert not law.holds_of(failure("c", np.where(np.arange(8) < 6, right, right / 2), right)), "another law"
+    assert not law.holds_of(failure("d", np.where(np.arange(8) < 6, right, 0), right, operator="other")), (
+        "another operator"
+    )
+    for outcome in (Outcome.MEMORY, Outcome.CRASHED, Outcome.FLAKY, Outcome.ERROR):
+        assert not law.holds_of(replace(tail, outcome=outcome))
+
+
+def test_what_else_is_wrong_does_not_matter():
+    right = np.arange(1.0, 9)
+    tail = failure("a", np.where(np.arange(8) < 6, right, 0), right)
+    (elsewhere,) = failure("b", right + np.arange(8) ** 2, right).explained
+    both = replace(tail, explained=(replace(elsewhere, output="z"), *tail.explained))
+    assert PlacedLaw("op", "y", TurnedZero(), LAST).holds_of(both)

@@ -1,4 +1,4 @@
-"""Text from outside shows what it is and steers nothing."""
+"""Text from outside shows what it is and steers nothing; labels of several parts of one run, in words."""
 
 import json
 import re
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mluops_gtest.base.text import strip_controls, strip_to_line
+from mluops_gtest.base.text import commit_words, cut_text, label_words, merged_labels, strip_controls, strip_to_line
 
 ANYTHING = st.text(st.characters(codec=None, categories=("C", "L", "N", "P", "S", "Z", "M")), max_size=60)
 
@@ -53,3 +53,44 @@ def test_nothing_that_steers_is_left(text):
 @given(st.recursive(ANYTHING.map(lambda s: s.encode("utf-8", "ignore").decode()), st.lists, max_leaves=4))
 def test_json_stays_json(value):
     assert json.loads(strip_controls(json.dumps(value, ensure_ascii=False))) == value
+
+
+def test_a_text_is_cut_in_the_middle():
+    assert cut_text("abc", 3) == "abc"
+    text = cut_text("head" + "x" * 1000 + "tail", 100)
+    assert len(text) <= 101
+    assert text.startswith("head")
+    assert text.endswith("tail")
+    assert "[… 908 characters cut …]" in text
+
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+OTHER = "f" * 40
+
+
+def test_labels_on_which_parts_agree_stay_and_what_differs_is_told_once_each():
+    assert merged_labels([{"a": "1", "b": "x"}, {"a": "1", "b": "x"}]) == {"a": "1", "b": "x"}
+    merged = merged_labels([{"a": "1", "b": "x"}, {"a": "2"}, {"a": "1"}])
+    assert merged == {"a": "differs: 1 | 2", "b": "differs: x | –"}
+    # Merging again does not nest.
+    assert merged_labels([merged, {"a": "3"}, merged])["a"] == "differs: 1 | 2 | 3"
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ({}, ""),
+        ({"git.commit": COMMIT, "git.state": "clean"}, "0123456789"),
+        ({"git.commit": COMMIT}, "0123456789"),
+        ({"git.commit": COMMIT, "git.state": "changed"}, "0123456789+"),
+        ({"git.commit": f"differs: {COMMIT} | {OTHER}", "git.state": "clean"}, "differs: 0123456789 | ffffffffff"),
+        ({"git.state": "changed"}, ""),
+    ],
+)
+def test_the_commit_in_short(labels, words):
+    assert commit_words(labels) == words
+
+
+def test_the_other_labels_in_one_line():
+    labels = {"git.commit": COMMIT, "git.state": "clean", "git.branch": "main", "device": "x"}
+    assert label_words(labels) == "git.branch=main, device=x"
