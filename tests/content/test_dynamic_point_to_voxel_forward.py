@@ -11,16 +11,14 @@ from mluops_gtest.authoring import Array, Draw, DType, OpCall, Status, call_of
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.make import make_case
-from mluops_gtest.catalog.operators import load_operator, load_operators
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.search.audit_declarations import judged
 from tests.conftest import ROOT
 from tests.support import operator_calls
-from tests.support.operator_calls import Outputs, poisoned_call
+from tests.support.operator_calls import OPERATORS, Outputs, poisoned_call
 
-OPERATORS = load_operators(ROOT)
-OPERATOR = load_operator(ROOT / "generators" / "dynamic_point_to_voxel_forward" / "__init__.py")
+OPERATOR = OPERATORS["dynamic_point_to_voxel_forward"]
 DRAFTS = {
     draft.id.partition("/")[2]: draft
     for draft in load_declarations(ROOT / "cases" / "dynamic_point_to_voxel_forward.yaml", OPERATOR)
@@ -77,27 +75,14 @@ def assert_same(found: Outputs, wanted: Outputs, *, rounding: float = 0.0) -> No
 
 @pytest.mark.parametrize("mean", [True, False], ids=["mean", "max"])
 @pytest.mark.parametrize(("points", "levels"), [(40, 1), (200, 2), (700, 3), (300, 30)])
-def test_crowded_voxels_agree_with_numpy(points: int, levels: int, mean: bool) -> None:
-    """np.unique by rows, then one row after the other."""
+def test_crowded_voxels_are_as_the_document_defines_them(points: int, levels: int, mean: bool) -> None:
     rng = np.random.default_rng([points, levels])
     coors = rng.integers(-1, levels, (points, 3)).astype("<i4")
     feats = rng.standard_normal((points, 5), dtype=np.float32)
-    valid = np.flatnonzero((coors >= 0).all(axis=1))
-    rows, inverse, counts = np.unique(coors[valid], axis=0, return_inverse=True, return_counts=True)
-    sums, maxima = np.zeros((len(rows), 5)), np.full((len(rows), 5), -np.inf, "<f4")
-    np.add.at(sums, inverse.reshape(-1), feats[valid])
-    np.fmax.at(maxima, inverse.reshape(-1), feats[valid])
-    wanted = {
-        "voxel_feats": sums / counts[:, None] if mean else maxima,
-        "voxel_coors": rows,
-        "point2voxel_map": np.full(points, -1),
-        "voxel_points_count": counts,
-        "voxel_num": np.array([len(rows)]),
-    }
-    wanted["point2voxel_map"][valid] = inverse.reshape(-1)
-    rounding = 1e-5 if mean else 0.0
-    assert_same(by_reference(feats, coors, points, mean), wanted, rounding=rounding)
-    assert_same(by_kernel(feats, coors, points, mean), wanted, rounding=rounding)
+    voxels = len(np.unique(coors[(coors >= 0).all(axis=1)], axis=0))
+    wanted = operator_calls.by_definition(OPERATOR, call_for(feats, coors, voxels, mean))
+    assert_same(by_reference(feats, coors, points, mean), wanted)
+    assert_same(by_kernel(feats, coors, points, mean), wanted, rounding=1e-5 if mean else 0.0)
 
 
 def column(values: list[float]) -> Array:

@@ -11,11 +11,10 @@ import pytest
 from mluops_gtest.authoring import Array, Draw, DType, OpCall, Operator, call_of
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.make import make_case
-from mluops_gtest.catalog.operators import load_operator
 from tests.conftest import ROOT
-from tests.support.operator_calls import BOTH, Outputs, by_definition, poisoned_call
+from tests.support.operator_calls import BOTH, OPERATORS, Outputs, by_definition, poisoned_call
 
-OPERATOR = load_operator(ROOT / "generators" / "dynamic_scatter_backward" / "__init__.py")
+OPERATOR = OPERATORS["dynamic_scatter_backward"]
 DRAFTS = {
     draft.id.partition("/")[2]: draft
     for draft in load_declarations(ROOT / "cases" / "dynamic_scatter_backward.yaml", OPERATOR)

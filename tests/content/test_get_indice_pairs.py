@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from mluops_gtest.authoring import Draw, DType, Status, call_of
-from mluops_gtest.catalog.operators import load_operator
 from mluops_gtest.core.operator_parts import EXACT
-from tests.conftest import ROOT
 from tests.support.operator_calls import OPERATORS, by_definition, poisoned_call
 
-OPERATOR = load_operator(ROOT / "generators" / "get_indice_pairs" / "__init__.py")
+OPERATOR = OPERATORS["get_indice_pairs"]
 POISON = np.frombuffer(b"\xa5" * 4, "<i4")[0]
 ONES = (1, 1, 1)
 

@@ -1,4 +1,4 @@
-"""indice_convolution_backward_filter: exact sums, the bound, the rulings, the network."""
+"""indice_convolution_backward_filter: exact sums, the bound, the rulings, the recipes."""
 
 import math
 import sys
@@ -8,41 +8,23 @@ from functools import partial
 import numpy as np
 import pytest
 
-from generators._shared.clouds import network_layer
-from generators._shared.sparse import find_pairs
 from generators.indice_convolution_backward_filter.reference import Operands, float64_is_exact
 from generators.indice_convolution_backward_filter.values import LONGEST, bits_per_factor
-from mluops_gtest.authoring import Draw, DType, Layout, OpCall, Status, TensorArg
-from mluops_gtest.catalog.declarations import load_declarations
-from mluops_gtest.catalog.operators import load_operator
+from mluops_gtest.authoring import DType, Layout, OpCall, TensorArg
 from mluops_gtest.judging.elementwise import element_errors
-from tests.conftest import ROOT
 from tests.support import convolutions
+from tests.support.operator_calls import OPERATORS
 
-NAME = "indice_convolution_backward_filter"
-OPERATOR = load_operator(ROOT / "generators" / NAME / "__init__.py")
-make_call, call_with, assert_right, definition_of = (
-    partial(function, OPERATOR)
-    for function in (
-        convolutions.make_call,
-        convolutions.call_with,
-        convolutions.assert_right,
-        convolutions.definition_of,
-    )
-)
+OPERATOR = OPERATORS["indice_convolution_backward_filter"]
+make_call = partial(convolutions.make_call, OPERATOR)
+call_with = partial(convolutions.call_with, OPERATOR)
+assert_right = partial(convolutions.assert_right, OPERATOR)
+definition_of = partial(convolutions.definition_of, OPERATOR)
 
 
 # Sums.
 
 VALUES = ("full", "wide", "positive", "cancelling", "leading", "huge", "lattice")
-
-
-@pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
-@pytest.mark.parametrize("values", VALUES[:-1])
-def test_sums_of_full_mantissas_are_exact(values, dtype):
-    shape = {"kernel": (1, 2), "rows_in": 20, "rows_out": 20, "counts": (20,), "channels_in": 2, "channels_out": 2}
-    call = make_call("random_pairs", dtype, seed=1, values=values, **shape)
-    assert_right(call)
 
 
 def one_offset(features, grads, count=None) -> OpCall:
@@ -52,27 +34,6 @@ def one_offset(features, grads, count=None) -> OpCall:
     inputs = {"features": features, "output_grad": grads, "indice_pairs": pairs}
     params = {"inverse": 0, "sub_m": 0, "indice_num": (count,)}
     return call_with(params, inputs, dims=(1, 1, features.shape[1], grads.shape[1]))
-
-
-def test_a_sum_that_float64_rounds_is_still_exact():
-    # 2^80 + 2^20 − 2^80: float64 loses the middle term in this order.
-    features, grads = np.array([[2.0**80], [1], [2.0**80]], "<f4"), np.array([[1], [2.0**20], [-1]], "<f4")
-    call = one_offset(features, grads)
-    assert not float64_is_exact(Operands.of(call))
-    assert OPERATOR.reference(call).outputs["filters_grad"].tolist() == [[[[2.0**20]]]]
-
-
-def test_lattice_cases_take_the_fast_way_and_others_do_not():
-    shape = {"kernel": (1, 2), "rows_in": 64, "rows_out": 64, "counts": (64,), "channels_in": 2, "channels_out": 2}
-    for dtype, values, exact in [
-        (DType.FLOAT, "lattice", True),
-        (DType.HALF, "lattice", True),
-        (DType.HALF, "wide", True),
-        (DType.FLOAT, "full", False),
-        (DType.FLOAT, "wide", False),
-    ]:
-        call = make_call("random_pairs", dtype, values=values, **shape)
-        assert float64_is_exact(Operands.of(call)) is exact, (dtype, values)
 
 
 def test_both_ways_of_summing_give_the_same_bits(monkeypatch):
@@ -119,13 +80,6 @@ def test_a_pair_listed_twice_is_added_twice():
     call.array("indice_pairs")[0] = [[2, 0, 2, 2], [1, 3, 1, 0]]
     assert OPERATOR.broken(call) == "indice_pairs[0, 0] names row 2 more than once"
     assert_right(call)
-
-
-def test_a_sum_beyond_the_largest_half_is_infinite():
-    call = one_offset(np.full((4, 1), 200, "<f2"), np.full((4, 1), 200, "<f2"))
-    assert OPERATOR.reference(call).outputs["filters_grad"].tolist() == [[[[math.inf]]]]
-    assert OPERATOR.kernel(call) is Status.SUCCESS
-    assert call.array("filters_grad").tolist() == [[[[math.inf]]]]
 
 
 @pytest.mark.slow
@@ -218,16 +172,6 @@ def test_no_layout_changes_anything(layout):
     assert_right(call, wanted)
 
 
-@pytest.mark.parametrize("fill", [-1, 0, 2**31 - 1, -(2**31)])
-def test_only_the_first_indice_num_pairs_are_read(fill):
-    shape = {"kernel": (1, 3), "rows_in": 8, "rows_out": 8, "counts": (3, 0, 7), "channels_in": 2, "channels_out": 2}
-    call = make_call("random_pairs", **shape)
-    wanted = definition_of(call)
-    for k, count in enumerate(call.params["indice_num"]):
-        call.array("indice_pairs")[k, :, count:] = fill
-    assert_right(call, wanted)
-
-
 @pytest.mark.parametrize("sub_m", [0, 1, 2, -1, 2**40])
 def test_sub_m_changes_nothing(sub_m):
     shape = {"kernel": (3, 3), "rows_in": 5, "rows_out": 5, "channels_in": 2, "channels_out": 3}
@@ -280,37 +224,6 @@ def test_with_sub_m_the_centre_must_be_the_identity(sub_m):
 # Values that are not finite.
 
 
-def nonfinite_call(kind, dtype, seed) -> OpCall:
-    shape = {"kernel": (2, 2), "rows_in": 12, "rows_out": 13, "counts": (5, 0, 4, 2)}
-    return make_call("nonfinite", dtype, seed, **shape, channels_in=3, channels_out=4, kind=kind)
-
-
-# Per kind: is there a NaN in the baseline, is there an infinity.
-SHOWS = {
-    "feature_idle": (False, False), "grad_idle": (False, False), "feature_inf": (False, True),
-    "feature_nan": (True, False), "grad_inf": (False, True), "grad_nan": (True, False), "inf_minus_inf": (True, None),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
-@pytest.mark.parametrize("kind", SHOWS)
-def test_what_is_not_finite_reaches_its_own_sums_alone(kind, dtype):
-    for seed in range(20):
-        call = nonfinite_call(kind, dtype, seed)
-        baseline = OPERATOR.reference(call).outputs["filters_grad"]
-        for found, wanted in zip((np.isnan(baseline), np.isinf(baseline)), SHOWS[kind], strict=True):
-            assert wanted is None or found.any() == wanted
-        assert np.isfinite(baseline[0, 1]).all(), "the offset without pairs stays finite"
-        assert np.isfinite(baseline).mean() > 0.5
-        assert OPERATOR.kernel(call) is Status.SUCCESS
-        np.testing.assert_allclose(call.array("filters_grad"), baseline, rtol=1e-3, atol=1e-3)
-
-
-def test_every_nan_of_the_baseline_is_the_same_one():
-    baseline = OPERATOR.reference(nonfinite_call("inf_minus_inf", DType.FLOAT, 1)).outputs["filters_grad"]
-    assert set(baseline[np.isnan(baseline)].view("<u4").tolist()) == {0x7FC00000}
-
-
 @pytest.mark.parametrize(
     ("change", "kind", "words"),
     [
@@ -323,43 +236,3 @@ def test_a_shape_without_room_for_the_values_is_refused(change, kind, words):
     shape = {"kernel": (2, 2), "rows_in": 12, "rows_out": 13, "counts": (5, 0, 4, 2), **change}
     with pytest.raises(ValueError, match=words):
         make_call("nonfinite", **shape, channels_in=3, channels_out=4, kind=kind)
-
-
-# The network.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("case", "features", "output_grad", "indice_pairs", "filters_grad", "longest"),
-    [
-        (0, (248636, 16), (280511, 32), (27, 2, 248636), (3, 3, 3, 16, 32), 67042),
-        (1, (280511, 32), (149100, 64), (27, 2, 280511), (3, 3, 3, 32, 64), 43293),
-        (2, (149100, 64), (58838, 128), (27, 2, 149100), (3, 3, 3, 64, 128), 25159),
-        (3, (58838, 128), (45406, 128), (3, 2, 58838), (3, 1, 1, 128, 128), 29692),
-        (4, (58838, 128), (58838, 128), (27, 2, 58838), (3, 3, 3, 128, 128), 58838),
-        (5, (248636, 5), (248636, 16), (27, 2, 248636), (3, 3, 3, 5, 16), 248636),
-    ],
-)
-def test_network_cases_have_the_shapes_of_the_sibling_operators(
-    case, features, output_grad, indice_pairs, filters_grad, longest
-):
-    drafts = {d.id: d for d in load_declarations(ROOT / "cases" / f"{NAME}.yaml", OPERATOR)}
-    draft = drafts[f"{NAME}/centerpoint_{case}_float"]
-    assert drafts[f"{NAME}/centerpoint_{case}_half"].args == draft.args
-    assert "derived" in draft.note
-    sites, geometry = network_layer(draft.args["layer"], Draw(0))
-    pairs = find_pairs(sites, geometry)
-    channels_in, channels_out = draft.args["channels_in"], draft.args["channels_out"]
-    assert (len(sites), channels_in) == features
-    assert (len(pairs.out_indices), channels_out) == output_grad
-    assert pairs.indice_pairs.shape == indice_pairs
-    assert (*geometry.kernel, channels_in, channels_out) == filters_grad
-    assert pairs.indice_num.max() == longest
-    assert geometry.sub_m is (case >= 4)
-
-
-def test_theory_counts_used_pairs_alone():
-    shape = {"kernel": (1, 3), "rows_in": 8, "rows_out": 6, "counts": (3, 0, 5), "channels_in": 2, "channels_out": 4}
-    theory = OPERATOR.theory(make_call("random_pairs", **shape))
-    assert theory.ops == 2 * 8 * 2 * 4
-    assert theory.io_bytes == 4 * (8 * 2 + 6 * 4 + 3 * 2 * 4 + 2 * 8)

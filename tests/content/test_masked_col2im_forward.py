@@ -1,7 +1,7 @@
 """masked_col2im_forward: the rulings, the way back, the recipes."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -10,6 +10,7 @@ import pytest
 
 from generators.masked_col2im_forward.pixel_copy import Steps, apply
 from generators.masked_col2im_forward.values import KINDS, column_values
+from generators.masked_im2col_forward.values import feature
 from mluops_gtest.authoring import Draw, DType, Layout, OpCall, Status, call_of
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.make import make_case
@@ -19,9 +20,9 @@ from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.search.audit_declarations import Implementation
 from tests.conftest import ROOT
-from tests.support.operator_calls import BOTH, bits_of, counting, poisoned_call
+from tests.support.operator_calls import BOTH, OPERATORS, bits_of, counting, poisoned_call
 
-OPERATOR = load_operator(ROOT / "generators" / "masked_col2im_forward" / "__init__.py")
+OPERATOR = OPERATORS["masked_col2im_forward"]
 IM2COL = load_operator(ROOT / "generators" / "masked_im2col_forward" / "__init__.py")
 STORAGE = {DType.FLOAT: "<f4", DType.HALF: "<f2"}
 
@@ -213,20 +214,27 @@ def test_the_ends_of_the_range_are_masked() -> None:
         assert min(named) == (1, 2)
 
 
+# Of this operator and of masked_im2col_forward.
+of_both = pytest.mark.parametrize("values_of", [column_values, feature])
+
+
+@of_both
 @pytest.mark.parametrize("kind", ["any_bits", "nan", "nan_only"])
-def test_no_value_is_the_mark_of_unwritten_memory(kind: str) -> None:
+def test_no_value_is_the_mark_of_unwritten_memory(values_of: Callable[..., np.ndarray], kind: str) -> None:
     # Half has 65536 patterns: among 2^20 random ones the poison was certainly drawn, and replaced.
-    values = bits_of(column_values(Draw(3), DType.HALF, (1024, 1024), kind))
+    values = bits_of(values_of(Draw(3), DType.HALF, (1024, 1024), kind))
     poison = int.from_bytes(DType.HALF.poison, "little")
     assert not (values == poison).any()
     assert (values == (poison ^ 1)).any()
 
 
+@of_both
 @pytest.mark.parametrize("dtype", STORAGE)
-def test_kinds_hold_what_they_say(dtype: DType) -> None:
-    of = {kind: column_values(Draw(3), dtype, (40, 50), kind) for kind in KINDS}
+def test_kinds_hold_what_they_say(values_of: Callable[..., np.ndarray], dtype: DType) -> None:
+    of = {kind: values_of(Draw(3), dtype, (40, 50), kind) for kind in KINDS}
     assert all(values.dtype == STORAGE[dtype] and values.shape == (40, 50) for values in of.values())
     assert all(np.isfinite(of[kind]).all() and (of[kind] != 0).all() for kind in ("full", "wide"))
+    assert len(np.unique(of["full"])) > 1000
     assert np.abs(of["wide"]).max() > np.abs(of["full"]).max()
     assert (np.abs(of["denormal"]) < np.finfo(dtype.storage).tiny).all()
     sign = 1 << (8 * dtype.itemsize - 1)

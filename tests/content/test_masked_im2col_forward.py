@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 
 from generators.masked_im2col_forward.recipes import SIDES
-from generators.masked_im2col_forward.values import KINDS, feature
 from mluops_gtest.authoring import Draw, DType, Layout, OpCall
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.make import make_case
-from mluops_gtest.catalog.operators import load_operator
 from tests.conftest import ROOT
-from tests.support.operator_calls import BOTH, bits_of, counting, poisoned_call
+from tests.support.operator_calls import BOTH, OPERATORS, bits_of, counting, poisoned_call
 
-OPERATOR = load_operator(ROOT / "generators" / "masked_im2col_forward" / "__init__.py")
+OPERATOR = OPERATORS["masked_im2col_forward"]
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 STORAGE = {DType.FLOAT: "<f4", DType.HALF: "<f2"}
 
@@ -76,37 +74,6 @@ def test_bits_survive_and_outside_is_plus_zero(data_col, dtype: str, patterns: l
 
 def draw_case(recipe: str, dtype: DType = DType.FLOAT, params: dict | None = None, **args):
     return OPERATOR.recipes[recipe](Draw(3), params or {}, dtype, **args)
-
-
-@pytest.mark.parametrize("kind", ["any_bits", "nan", "nan_only"])
-def test_no_value_is_the_mark_of_unwritten_memory(kind: str) -> None:
-    # Half has 65536 patterns, so that 2^20 random ones certainly hold the poison before it is replaced.
-    shape, poison = (1, 1, 1024, 1024), int.from_bytes(DType.HALF.poison, "little")
-    assert (bits_of(KINDS[kind](Draw(3), DType.HALF, shape)) == poison).any()
-    assert not (bits_of(feature(Draw(3), DType.HALF, shape, kind)) == poison).any()
-
-
-def test_kinds_hold_what_they_say() -> None:
-    def of(kind: str) -> np.ndarray:
-        return draw_case("mask_grid", image=(2, 32, 32), masks=1, values=kind).inputs["feature"]
-
-    assert np.isfinite(of("full")).all()
-    assert np.isfinite(of("wide")).all()
-    assert len(np.unique(of("full"))) > 2000
-    denormal = of("denormal")
-    assert (np.abs(denormal) < np.finfo("<f4").tiny).all()
-    assert {0x00000000, 0x80000000} <= set(bits_of(denormal).ravel().tolist())
-    assert np.isnan(of("nan")).any()
-    assert not np.isinf(of("nan")).any()
-    assert {np.inf, -np.inf} <= set(of("inf").ravel().tolist())
-    assert not np.isnan(of("inf")).any()
-    assert np.isnan(of("nan_inf")).any()
-    assert np.isinf(of("nan_inf")).any()
-    nans = bits_of(of("nan_only"))
-    assert np.isnan(of("nan_only")).all()
-    quiet = (nans >> 22) & 1
-    assert quiet.any()
-    assert not quiet.all()
 
 
 @pytest.mark.parametrize("clear", [False, True])

@@ -13,11 +13,10 @@ from mluops_gtest.authoring import Draw, DType, OpCall, Status
 from mluops_gtest.authoring.sums import lattice_exponent, sums_are_exact
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.catalog.declarations import load_declarations
-from mluops_gtest.catalog.operators import load_operator
 from tests.conftest import ROOT
-from tests.support.operator_calls import BOTH, poisoned_call
+from tests.support.operator_calls import BOTH, OPERATORS, poisoned_call
 
-OPERATOR = load_operator(ROOT / "generators" / "voxel_pooling_forward" / "__init__.py")
+OPERATOR = OPERATORS["voxel_pooling_forward"]
 SCALARS = ("batch_size", "num_points", "num_channels", "num_voxel_x", "num_voxel_y", "num_voxel_z")
 CANONICAL_NAN = 0x7FC00000
 
