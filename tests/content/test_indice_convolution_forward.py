@@ -69,7 +69,8 @@ def sparse_call(rng: random.Random, geometry: Geometry):
         "sub_m": int(geometry.sub_m),
         "indice_num": tuple(pairs.indice_num.tolist()),
     }
-    return call_with(params, inputs), sites, pairs.out_indices
+    dims = len(pairs.out_indices), channels_out
+    return call_with(params, inputs, dims=dims), sites, pairs.out_indices
 
 
 def sparse_calls(seed: object, sub_m: bool, count: int):

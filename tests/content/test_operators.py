@@ -53,29 +53,23 @@ def computes(name, one):
     return OPERATORS[name].computes(one.case.expect.status, one.case.expect.check)
 
 
-def implementation(name, run):
-    """Judges what the function makes of a case, element by element."""
-    options = Options(elementwise=True, bounds_alone=True)
-    return CaseRun(InlineCaller(Implementation(name, run)), options)
-
-
 @pytest.mark.slow
 @BY_NAME
 def test_drawn_calls_are_answered_by_the_kernel_as_by_the_reference_and_contradict_no_proof(name):
     """All in one test: to draw takes most of its time."""
-    operator = OPERATORS[name]
+    operator, options = OPERATORS[name], Options(elementwise=True, bounds_alone=True)
     with np.errstate(all="ignore"):
         drawn = draw_calls(name)
-        for run in filter(None, (operator.kernel, UNBROKEN.get(name))):
-            executor = implementation(name, run)
-            for one in drawn if run is operator.kernel else [one for one in drawn if computes(name, one)]:
+        computing = [one for one in drawn if computes(name, one)]
+        for run, calls in ((operator.kernel, drawn), (UNBROKEN.get(name, operator.kernel), computing)):
+            executor = CaseRun(InlineCaller(Implementation(name, run)), options)
+            for one in calls:
                 result = executor.run_case(one.case, operator)
                 assert result.outcome is Outcome.PASSED, f"{one.case.id} {one.faults}: {result.reason}"
-        for one in drawn:
-            if computes(name, one):
-                assert_reference_is_the_definition(name, one.case)
+        for one in computing:
+            assert_reference_is_the_definition(name, one.case)
     assert len(drawn) > 0.9 * CASES, "few draws are passed over"
-    assert sum(computes(name, one) for one in drawn) > 0.4 * CASES, "most calls compute"
+    assert len(computing) > 0.4 * CASES, "most calls compute"
     assert len({one.case.expect.check for one in drawn}) > 20, "and the others reach many checks"
     unwritable = {check.name for check in operator.checks if check.subsumed is None and never_written(operator, check)}
     refused = [one.case for one in drawn if one.case.expect.check in unwritable]
@@ -84,16 +78,16 @@ def test_drawn_calls_are_answered_by_the_kernel_as_by_the_reference_and_contradi
 
 
 def assert_reference_is_the_definition(name, case):
-    """Its values are the exact ones, rounded once; the inputs are what they were."""
+    """Its values are the exact ones, rounded once, and it writes to no input."""
     operator = OPERATORS[name]
     call = bind_values(case, operator)
     assert operator.broken(call) is None
     _, found = disagreements(case, operator, OPERATORS.part(name, EXACT), PLACES)
     assert found == [], case.id
-    before = {tensor.id: tensor.data.tobytes() for tensor in case.inputs if tensor.data is not None}
-    again = operator.reference(call)
-    assert all(array.flags.c_contiguous for array in again.outputs.values())
-    assert before == {tensor.id: tensor.data.tobytes() for tensor in case.inputs if tensor.data is not None}, case.id
+    for argument in call.inputs.values():
+        if argument.array is not None:
+            argument.array.flags.writeable = False
+    assert all(array.flags.c_contiguous for array in operator.reference(call).outputs.values())
 
 
 @pytest.mark.slow
