@@ -133,6 +133,7 @@ class FaultyCalls:
         ]
         self._faults = faults_of(operator, space)
         self._ways = Ways(self._faults, lambda: self._valid, self._judge, str(seed))
+        self._ways_of_one = Ways(self._faults, lambda: self._valid[:1], self._judge, str(seed))
 
     def reach(self, aim: Aim) -> Case | None:
         """A call that reaches the aim, complete with what must come back; None where none is found."""
@@ -144,6 +145,10 @@ class FaultyCalls:
                 if aim.misses(broken) == 0:
                     return self._with_answer(case)
         return None
+
+    def can_answer(self, check: str) -> bool:
+        """Faults are found with which this check answers; in one call, since to find none takes long."""
+        return bool(self._ways_of_one.to(Aim(check)))
 
     def broken_by_one_fault(self) -> set[str]:
         """The checks that do not hold, first or not, in a call with one fault."""
