@@ -1,88 +1,36 @@
-"""dynamic_scatter_backward: a third implementation, literal from the document, beside reference and kernel."""
+"""dynamic_scatter_backward: deep and many voxels, the rulings, the network case."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring import Array, Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
+from mluops_gtest.authoring import Array, Draw, DType, OpCall, Operator, call_of
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.make import make_case
-from mluops_gtest.catalog.operators import load_operator
-from tests.support.examples import examples
+from tests.conftest import ROOT
+from tests.support.operator_calls import BOTH, OPERATORS, Outputs, by_definition, poisoned_call
 
-ROOT = Path(__file__).parents[2]
-OPERATOR = load_operator(ROOT / "generators" / "dynamic_scatter_backward" / "__init__.py")
+OPERATOR = OPERATORS["dynamic_scatter_backward"]
 DRAFTS = {
     draft.id.partition("/")[2]: draft
     for draft in load_declarations(ROOT / "cases" / "dynamic_scatter_backward.yaml", OPERATOR)
 }
-TENSORS = tuple(spec.id for spec in (*OPERATOR.inputs, *OPERATOR.outputs))
-POISON = np.frombuffer(DType.FLOAT.poison, "<f4")[0]
 MAX = {"reduce_type": 2}
 
 
-def literal(inputs: dict[str, Array]) -> Array:
-    """§3.2 word by word: kernel 1 keeps the smallest matching index, kernel 2 hands the gradients out."""
-    feats, voxel_feats = inputs["feats"], inputs["voxel_feats"]
-    points, channels = feats.shape
-    nobody = points
-    reduce_from = np.full(voxel_feats.shape, nobody)
-    for x in range(points):
-        v = inputs["point2voxel_map"][x]
-        if v == -1 or v >= inputs["voxel_num"][0]:
-            continue
-        for c in range(channels):
-            if float(feats[x, c]) == float(voxel_feats[v, c]):
-                reduce_from[v, c] = min(reduce_from[v, c], x)
-    grad_feats = np.zeros((points, channels), "<f4")
-    for v in range(inputs["voxel_num"][0]):
-        for c in range(channels):
-            if reduce_from[v, c] != nobody:
-                grad_feats[reduce_from[v, c], c] = inputs["grad_voxel_feats"][v, c]
-    return grad_feats
+def by(compute: Callable[[Operator, OpCall], Outputs], inputs: dict[str, Array]) -> Array:
+    return compute(OPERATOR, poisoned_call(OPERATOR, MAX, inputs, {"grad_feats": inputs["feats"].shape}))["grad_feats"]
 
 
-def by_reference(inputs: dict[str, Array]) -> Array:
-    return OPERATOR.reference(call_of(OPERATOR.name, MAX, inputs)).outputs["grad_feats"]
-
-
-def by_kernel(inputs: dict[str, Array]) -> Array:
-    grad_feats = np.full(inputs["feats"].shape, POISON, "<f4")
-    assert OPERATOR.kernel(call_of(OPERATOR.name, MAX, inputs, {"grad_feats": grad_feats})) is Status.SUCCESS
-    return grad_feats
+literal, by_reference, by_kernel = (partial(by, compute) for compute in (by_definition, *BOTH))
 
 
 def same_bits(first: Array, second: Array) -> bool:
     return first.dtype == second.dtype and first.shape == second.shape and first.tobytes() == second.tobytes()
-
-
-def random_inputs(rng: np.random.Generator) -> dict[str, Array]:
-    """Small and full of trouble: ties, signed zeros, NaN, -1, rows behind voxel_num, counts that are lies."""
-    points = int(rng.integers(1, 9))
-    rows = int(rng.integers(0, points + 1))
-    channels = int(rng.integers(1, 5))
-    palette = np.array([0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, np.inf, np.nan], "<f4")[: rng.integers(1, 9)]
-    return {
-        "grad_voxel_feats": rng.permutation(rows * channels).reshape(rows, channels).astype("<f4") + 1,
-        "feats": rng.choice(palette, (points, channels)),
-        "voxel_feats": rng.choice(palette, (rows, channels)),
-        "point2voxel_map": rng.integers(-1, rows, points).astype("<i4"),
-        "voxel_points_count": rng.integers(-5, 5, rows).astype("<i4"),
-        "voxel_num": np.array([rng.integers(0, rows + 1)], "<i4"),
-    }
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_reference_and_kernel_agree_with_the_document_on_random_cases(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    for _ in range(examples(150)):
-        inputs = random_inputs(rng)
-        expected = literal(inputs)
-        assert same_bits(by_reference(inputs), expected), inputs
-        assert same_bits(by_kernel(inputs), expected), inputs
 
 
 @pytest.mark.parametrize(
@@ -205,111 +153,20 @@ def test_a_recipe_refuses_more_voxels_than_points() -> None:
         OPERATOR.recipes["pooled"](Draw(1), {}, DType.FLOAT, points=4, voxels=3, channels=1, outside=2)
 
 
-def sized_call(points: int, rows: int, channels: int, voxel_num: int = 1, nram_bytes: int = 655360) -> OpCall:
-    """A valid call of that shape; buffers only where they stay small."""
-    dims = {
-        "grad_voxel_feats": (rows, channels),
-        "feats": (points, channels),
-        "voxel_feats": (rows, channels),
-        "point2voxel_map": (points,),
-        "voxel_points_count": (rows,),
-        "voxel_num": (voxel_num,),
-        "grad_feats": (points, channels),
-    }
-    arguments = {
-        name: tensor(DType.FLOAT if name.endswith("feats") else DType.INT32, shape) for name, shape in dims.items()
-    }
-    outputs = {"grad_feats": arguments.pop("grad_feats")}
-    return OpCall(OPERATOR.name, MAX, arguments, outputs, Handle(nram_bytes=nram_bytes))
-
-
-def tensor(dtype: DType, dims: tuple[int, ...], strides: tuple[int, ...] | None = None) -> TensorArg:
-    desc = TensorDesc(dtype, Layout.ARRAY, dims, strides)
-    return TensorArg(desc, np.zeros(dims, dtype.storage) if desc.count < 10**5 else None)
-
-
-def test_subsumed_checks_are_never_the_first_to_answer() -> None:
-    subsumed = {check.name for check in OPERATOR.checks if check.subsumed}
-    assert subsumed == {f"{name}_large" for name in ("voxel_feats", "voxel_points_count", "voxel_num", "grad_feats")}
-    sizes = (0, 1, 2, 2**15, 2**16, 2**31 - 1, 2**31, 2**32)
-    answers = {
-        OPERATOR.answer(sized_call(points, rows, channels, voxel_num, nram_bytes=2**80)).check
-        for points, rows, channels, voxel_num in product(sizes, sizes, sizes, (0, 1, 2**31))
-    }
-    assert answers & subsumed == set()
-    assert {"grad_voxel_feats_large", "feats_large", "point2voxel_map_large"} <= answers
-
-
 @pytest.mark.parametrize("name", ["grad_voxel_feats", "feats", "voxel_feats", "grad_feats"])
 def test_an_early_return_never_meets_a_null_float_tensor_that_is_not_empty(name: str) -> None:
     """So no call can see the order of grad_feats_empty and these checks, which is why they stand last."""
     pointer = OPERATOR.check(f"{name}_ptr_null")
+    answers = set()
     for points, rows, channels in product(range(4), repeat=3):
-        call = with_null_pointer(sized_call(points, rows, channels), name)
+        inputs = one_channel([0] * points, [0] * rows, [0] * points, 1)
+        for wide in ("grad_voxel_feats", "feats", "voxel_feats"):
+            inputs[wide] = np.zeros((len(inputs[wide]), channels), "<f4")
+        inputs["voxel_points_count"] = np.zeros(rows, "<i4")
+        call = poisoned_call(OPERATOR, MAX, inputs, {"grad_feats": (points, channels)})
+        null = {name: replace(call.tensor(name), array=None, null=True)}
+        call = replace(call, **({"inputs": call.inputs | null} if name in call.inputs else {"outputs": null}))
+        answers.add(OPERATOR.answer(call).check)
         if OPERATOR.answer(call).check == "grad_feats_empty":
             assert pointer.holds(call)
-
-
-def with_argument(call: OpCall, name: str, argument: TensorArg | None) -> OpCall:
-    if name in call.inputs:
-        return replace(call, inputs={**call.inputs, name: argument})
-    return replace(call, outputs={**call.outputs, name: argument})
-
-
-def with_null_pointer(call: OpCall, name: str) -> OpCall:
-    return with_argument(call, name, replace(call.tensor(name), array=None, null=True))
-
-
-def mutated(call: OpCall, rng: np.random.Generator) -> OpCall:
-    """The call with one thing changed, usually for the worse; a descriptor that is null already stays so."""
-    name = str(rng.choice(TENSORS))
-    old = {**call.inputs, **call.outputs}[name]
-    kind = rng.choice(
-        ["handle", "arch", "nram", "reduce", "workspace", "desc", "stride", "dtype", "rank", "dim", "ptr"]
-    )
-    if kind == "handle":
-        return replace(call, handle=None)
-    if kind == "arch":
-        return replace(call, handle=call.handle and replace(call.handle, arch=int(rng.choice([270, 290, 370]))))
-    if kind == "nram":
-        return replace(call, handle=call.handle and replace(call.handle, nram_bytes=int(rng.integers(4, 150))))
-    if kind == "reduce":
-        return replace(call, params={"reduce_type": int(rng.integers(0, 3))})
-    if kind == "workspace":
-        return replace(call, workspace_size=int(rng.integers(0, 2)))
-    if kind == "desc" or old is None:
-        return with_argument(call, name, None)
-    if kind == "ptr":
-        return with_null_pointer(call, name)
-    dims = list(old.dims)
-    if kind == "stride":
-        return with_argument(call, name, tensor(old.dtype, old.dims, tuple(int(rng.integers(1, 5)) for _ in dims)))
-    if kind == "dtype":
-        return with_argument(call, name, tensor(DType.named(str(rng.choice(["half", "int64", "int32"]))), old.dims))
-    if kind == "rank":
-        return with_argument(call, name, tensor(old.dtype, (*dims, 1)))
-    dims[rng.integers(len(dims))] = int(rng.choice([0, 1, 2, 5, 2**31]))
-    return with_argument(call, name, tensor(old.dtype, tuple(dims)))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_kernels_own_checks_agree_with_the_list(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    answered: set[str | None] = set()
-    for _ in range(400):
-        points, rows, channels = (int(size) for size in rng.integers(0, 6, 3))
-        if rng.integers(10) == 0:
-            points = int(rng.choice([131067, 131068, 2**31 - 1, 2**31]))
-        call = sized_call(points, rows, channels)
-        for _ in range(rng.integers(0, 3)):
-            call = mutated(call, rng)
-        answer = OPERATOR.answer(call)
-        if answer.computes and any(arg.array is None for arg in call.inputs.values() if not arg.desc.is_empty):
-            continue  # a valid call without buffers
-        answered.add(answer.check)
-        output = call.outputs["grad_feats"]
-        buffer = np.empty(0) if output is None or output.array is None else output.array
-        buffer[...] = 7
-        assert OPERATOR.kernel(call) is answer.status, answer
-        assert (buffer == (0 if answer.computes else 7)).all(), answer
-    assert len(answered) > 25
+    assert "grad_feats_empty" in answers

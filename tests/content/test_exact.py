@@ -6,41 +6,13 @@ import numpy as np
 import pytest
 
 from mluops_gtest.catalog.selection import Selected, Session
-from mluops_gtest.core.buffers import bind_values, expected_results, owned_rows, row_counts
 from mluops_gtest.core.operator_parts import EXACT
-from mluops_gtest.judging.arbitration import error, rounded, stored_number
 from tests.conftest import ROOT
+from tests.support.operator_calls import disagreements
 
 NAMES = sorted(path.parent.name for path in ROOT.glob("generators/[a-z]*/__init__.py"))
 # Elements of one output that are looked at; all of a small one.
 PLACES = 12
-
-
-def disagreements(case, operator, define):
-    """How many elements were looked at, and those whose baseline is not the exact value, rounded once."""
-    results = expected_results(case, operator)
-    elements = define(bind_values(case, operator))
-    assert elements.keys() == {spec.id for spec in operator.outputs} | set(operator.results)
-    found = [(name, value) for name, value in results.items() if value != elements[name]()]
-    looked = len(results)
-    counts = row_counts(operator, case.outputs, results)
-    for tensor in case.outputs:
-        values = tensor.values[: owned_rows(operator.output(tensor.id), counts)]
-        for place in places(values.size):
-            index = tuple(int(i) for i in np.unravel_index(place, values.shape))
-            truth = rounded(elements[tensor.id](*index), tensor.desc.dtype)
-            if error(stored_number(values[index], tensor.desc.dtype), truth) != 0:
-                found.append((tensor.id, index, values[index], truth))
-            looked += 1
-    return looked, found
-
-
-def places(size):
-    """The first, the last, and some between them; all where there are few."""
-    if size <= PLACES:
-        return range(size)
-    between = np.random.default_rng(size).choice(size - 2, PLACES - 2, replace=False) + 1
-    return sorted({0, *between.tolist(), size - 1})
 
 
 @pytest.mark.slow
@@ -58,7 +30,7 @@ def test_baselines_are_the_exact_values_rounded_once(name, reseed, step):
     source = session.source(tuple(Selected(d.id, name, d.tags, draft=d) for d in drafts), reseed=reseed)
     whole = 0
     for draft in drafts:
-        looked, found = disagreements(source.load(draft.id), operator, define)
+        looked, found = disagreements(source.load(draft.id), operator, define, PLACES)
         assert not found, draft.id
         whole += looked
     assert whole > 50
@@ -73,5 +45,6 @@ def test_a_wrong_baseline_is_told():
     spoilt = sums.data.copy()
     spoilt[0] = np.nextafter(spoilt[0], np.float32(9))
     wrong = replace(case, outputs=(replace(sums, data=spoilt), memo))
-    _, found = disagreements(wrong, session.catalogue.operators[name], session.catalogue.operators.part(name, EXACT))
+    operators = session.catalogue.operators
+    _, found = disagreements(wrong, operators[name], operators.part(name, EXACT), PLACES)
     assert [one[:2] for one in found] == [(sums.id, (0, 0, 0, 0))]

@@ -1,207 +1,30 @@
-"""indice_convolution_backward_filter: literal loops, dense convolutions, exact sums, the checks, the rulings."""
+"""indice_convolution_backward_filter: exact sums, the bound, the rulings, the recipes."""
 
-import itertools
 import math
-import random
 import sys
 from dataclasses import replace
-from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 
-from generators._shared.clouds import network_layer, random_sites
-from generators._shared.sparse import Geometry, derive_geometry, find_pairs
 from generators.indice_convolution_backward_filter.reference import Operands, float64_is_exact
-from generators.indice_convolution_backward_filter.values import CRITERIA, LONGEST, bits_per_factor
-from mluops_gtest.authoring import Draw, DType, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
-from mluops_gtest.catalog.declarations import load_declarations
-from mluops_gtest.catalog.operators import load_operator
+from generators.indice_convolution_backward_filter.values import LONGEST, bits_per_factor
+from mluops_gtest.authoring import DType, Layout, OpCall, TensorArg
 from mluops_gtest.judging.elementwise import element_errors
-from tests.conftest import ROOT
-from tests.support.kernel_answers import answering_checks
-from tests.support.wrong_calls import mutated, with_params
+from tests.support import convolutions
+from tests.support.operator_calls import OPERATORS
 
-NAME = "indice_convolution_backward_filter"
-OPERATOR = load_operator(ROOT / "generators" / NAME / "__init__.py")
-
-
-def make_call(recipe, dtype=DType.FLOAT, seed=0, params=None, **args) -> OpCall:
-    """The call of a recipe's case; filters_grad holds poison."""
-    made = OPERATOR.recipes[recipe](Draw(seed), params or {}, dtype, **args)
-    return call_with(made.params, made.inputs, made.outputs["filters_grad"])
-
-
-def call_with(params, inputs, dims, layout=Layout.ARRAY) -> OpCall:
-    dtype = DType.HALF if inputs["features"].dtype == "<f2" else DType.FLOAT
-    out = np.frombuffer(dtype.poison * math.prod(dims), dtype.storage).reshape(dims).copy()
-    return call_of(NAME, params, inputs, {"filters_grad": out}, {"filters_grad": layout})
-
-
-def literal_loops(call: OpCall) -> np.ndarray:
-    """§3.1 word for word: clear, gather the two rows of a pair, multiply and add each channel, as exact fractions."""
-    features, grad, pairs = (call.array(name) for name in ("features", "output_grad", "indice_pairs"))
-    dims = call.tensor("filters_grad").dims
-    total = np.full(dims, Fraction(0))
-    for k, place in enumerate(itertools.product(*map(range, dims[:-2]))):
-        for pair in range(call.params["indice_num"][k]):
-            feature, gradient = features[pairs[k, 0, pair]], grad[pairs[k, 1, pair]]
-            for ci, co in itertools.product(range(dims[-2]), range(dims[-1])):
-                total[(*place, ci, co)] += Fraction(float(feature[ci])) * Fraction(float(gradient[co]))
-    return total.astype(np.float64).astype(features.dtype)
-
-
-def share_of_threshold(call: OpCall, wanted: np.ndarray) -> float:
-    """How much of the criterion the call's output uses up."""
-    got, wanted = call.array("filters_grad").astype(np.float64), wanted.astype(np.float64)
-    diff1 = np.abs(got - wanted).sum() / (np.abs(wanted).sum() + 1e-9)
-    diff2 = math.sqrt(np.square(got - wanted).sum() / (np.square(wanted).sum() + 1e-9))
-    return max(diff1, diff2) / CRITERIA[call.tensor("filters_grad").dtype][0].threshold
-
-
-def assert_right(call: OpCall, wanted: np.ndarray) -> None:
-    """The reference gives exactly these bits, the kernel is well within the criterion and every element's bound."""
-    baseline = OPERATOR.reference(call).outputs["filters_grad"]
-    assert baseline.dtype == wanted.dtype
-    assert baseline.flags.c_contiguous
-    np.testing.assert_array_equal(baseline, wanted)
-    assert OPERATOR.kernel(call) is Status.SUCCESS
-    assert share_of_threshold(call, wanted) < 0.25
-    result = call.tensor("filters_grad")
-    assert element_errors(result.array, wanted, result.dtype, OPERATOR.bound(call)["filters_grad"]).beyond == 0
-
-
-def random_call(rng: random.Random) -> OpCall:
-    """A small valid call of any shape, pairs and values."""
-    sub_m = rng.random() < 0.25
-    rows_in = rng.randint(1, 6)
-    return make_call(
-        "random_pairs",
-        rng.choice((DType.FLOAT, DType.HALF)),
-        rng.getrandbits(32),
-        {"sub_m": int(sub_m)},
-        kernel=tuple(rng.randint(1, 3) for _ in range(rng.choice((2, 3)))),
-        rows_in=rows_in,
-        rows_out=rows_in if sub_m else rng.randint(1, 6),
-        channels_in=rng.randint(1, 3),
-        channels_out=rng.randint(1, 3),
-        tail=rng.choice(("minus_one", "stale")),
-        values=rng.choice(("lattice", "full", "positive")),
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(25))
-def test_literal_loops_agree_with_reference_and_kernel(seed):
-    rng = random.Random(seed)
-    for _ in range(20):
-        call = random_call(rng)
-        assert OPERATOR.answer(call).computes
-        assert OPERATOR.broken(call) is None
-        assert_right(call, literal_loops(call))
-
-
-# Dense convolutions.
-
-
-def random_geometry(rng: random.Random, sub_m: bool) -> Geometry:
-    space = tuple(rng.randint(2, 4) for _ in range(3))
-    if sub_m:
-        kernel = tuple(rng.choice((1, 3)) for _ in range(3))
-        stride, dilation, pad = (1, 1, 1), (1, 1, 1), tuple(k // 2 for k in kernel)
-    else:
-        kernel = tuple(rng.randint(1, 3) for _ in range(3))
-        stride = tuple(rng.randint(1, 3) for _ in range(3))
-        dilation = tuple(rng.randint(1, 2) if s == 1 else 1 for s in stride)
-        # At least one output per axis.
-        pad = tuple(rng.randint(1, 2) + d * (k - 1) // 2 for k, d in zip(kernel, dilation, strict=True))
-    return derive_geometry(rng.randint(1, 2), space, kernel, stride, pad, dilation, sub_m=sub_m)
-
-
-def sparse_call(rng: random.Random, geometry: Geometry):
-    """Random sites of the geometry: the call, the sites, the output sites."""
-    cells = geometry.batch * math.prod(geometry.input_space)
-    draw = Draw(rng.getrandbits(32))
-    sites = random_sites(draw.stream("sites"), geometry.batch, geometry.input_space, rng.randint(1, cells))
-    pairs = find_pairs(sites, geometry)
-    channels = rng.randint(1, 3), rng.randint(1, 3)
-    inputs = {
-        "features": draw.stream("features").lattice((len(sites), channels[0]), 12),
-        "output_grad": draw.stream("grad").lattice((len(pairs.out_indices), channels[1]), 12),
-        "indice_pairs": pairs.indice_pairs,
-    }
-    params = {"inverse": 0, "sub_m": int(geometry.sub_m), "indice_num": tuple(pairs.indice_num.tolist())}
-    return call_with(params, inputs, (*geometry.kernel, *channels)), sites, pairs.out_indices
-
-
-def densified(rows: np.ndarray, sites: np.ndarray, batch: int, space) -> np.ndarray:
-    """[N, C, D, H, W] float64 with the rows at their sites and zeros elsewhere."""
-    grid = np.zeros((batch, *space, rows.shape[1]))
-    grid[tuple(sites.T)] = rows
-    return np.moveaxis(grid, -1, 1).copy()
-
-
-def dense_gradient(features: np.ndarray, grads: np.ndarray, geometry: Geometry) -> np.ndarray:
-    """The weight gradient of a dense convolution over whole grids; no pairs anywhere."""
-    result = np.zeros((*geometry.kernel, features.shape[1], grads.shape[1]))
-    for offset in np.ndindex(*geometry.kernel):
-        for cell in np.ndindex(*geometry.output_space):
-            axes = zip(cell, geometry.stride, offset, geometry.dilation, geometry.pad, strict=True)
-            point = tuple(out * s + ko * d - p for out, s, ko, d, p in axes)
-            if all(0 <= x < length for x, length in zip(point, geometry.input_space, strict=True)):
-                result[offset] += features[(..., *point)].T @ grads[(..., *cell)]
-    return result
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sub_m", [False, True])
-@pytest.mark.parametrize("seed", range(12))
-def test_it_is_the_gradient_of_a_dense_convolution(seed, sub_m):
-    rng = random.Random(f"{seed}/{sub_m}")
-    seen = 0
-    for _ in range(5):
-        geometry = random_geometry(rng, sub_m)
-        call, sites, out_sites = sparse_call(rng, geometry)
-        if len(out_sites) == 0:
-            continue
-        seen += 1
-        features = densified(call.array("features"), sites, geometry.batch, geometry.input_space)
-        grads = densified(call.array("output_grad"), out_sites, geometry.batch, geometry.output_space)
-        assert OPERATOR.answer(call).computes
-        assert_right(call, dense_gradient(features, grads, geometry).astype("<f4"))
-    assert seen
-
-
-@pytest.mark.slow
-def test_torch_agrees_on_the_gradient():
-    torch = pytest.importorskip("torch")
-    rng = random.Random(5)
-    for _ in range(10):
-        geometry = random_geometry(rng, sub_m=False)
-        call, sites, out_sites = sparse_call(rng, geometry)
-        if len(out_sites) == 0:
-            continue
-        *kernel, channels_in, channels_out = call.tensor("filters_grad").dims
-        grad = torch.nn.grad.conv3d_weight(
-            torch.from_numpy(densified(call.array("features"), sites, geometry.batch, geometry.input_space)),
-            (channels_out, channels_in, *kernel),
-            torch.from_numpy(densified(call.array("output_grad"), out_sites, geometry.batch, geometry.output_space)),
-            stride=geometry.stride,
-            padding=geometry.pad,
-            dilation=geometry.dilation,
-        )
-        assert_right(call, np.ascontiguousarray(grad.permute(2, 3, 4, 1, 0).numpy().astype("<f4")))
+OPERATOR = OPERATORS["indice_convolution_backward_filter"]
+make_call = partial(convolutions.make_call, OPERATOR)
+call_with = partial(convolutions.call_with, OPERATOR)
+assert_right = partial(convolutions.assert_right, OPERATOR)
+definition_of = partial(convolutions.definition_of, OPERATOR)
 
 
 # Sums.
 
-
-@pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
-@pytest.mark.parametrize("values", ["full", "wide", "positive", "cancelling", "leading", "huge"])
-def test_sums_of_full_mantissas_are_exact(values, dtype):
-    shape = {"kernel": (1, 2), "rows_in": 20, "rows_out": 20, "counts": (20,), "channels_in": 2, "channels_out": 2}
-    call = make_call("random_pairs", dtype, seed=1, values=values, **shape)
-    assert_right(call, literal_loops(call))
+VALUES = ("full", "wide", "positive", "cancelling", "leading", "huge", "lattice")
 
 
 def one_offset(features, grads, count=None) -> OpCall:
@@ -210,32 +33,12 @@ def one_offset(features, grads, count=None) -> OpCall:
     pairs = np.arange(len(features), dtype="<i4").repeat(2).reshape(1, -1, 2).swapaxes(1, 2).copy()
     inputs = {"features": features, "output_grad": grads, "indice_pairs": pairs}
     params = {"inverse": 0, "sub_m": 0, "indice_num": (count,)}
-    return call_with(params, inputs, (1, 1, features.shape[1], grads.shape[1]))
-
-
-def test_a_sum_that_float64_rounds_is_still_exact():
-    # 2^80 + 2^20 − 2^80: float64 loses the middle term in this order.
-    features, grads = np.array([[2.0**80], [1], [2.0**80]], "<f4"), np.array([[1], [2.0**20], [-1]], "<f4")
-    call = one_offset(features, grads)
-    assert not float64_is_exact(Operands.of(call))
-    assert OPERATOR.reference(call).outputs["filters_grad"].tolist() == [[[[2.0**20]]]]
-
-
-def test_lattice_cases_take_the_fast_way_and_others_do_not():
-    shape = {"kernel": (1, 2), "rows_in": 64, "rows_out": 64, "counts": (64,), "channels_in": 2, "channels_out": 2}
-    for dtype, values, exact in [
-        (DType.FLOAT, "lattice", True),
-        (DType.HALF, "lattice", True),
-        (DType.HALF, "wide", True),
-        (DType.FLOAT, "full", False),
-        (DType.FLOAT, "wide", False),
-    ]:
-        call = make_call("random_pairs", dtype, values=values, **shape)
-        assert float64_is_exact(Operands.of(call)) is exact, (dtype, values)
+    return call_with(params, inputs, dims=(1, 1, features.shape[1], grads.shape[1]))
 
 
 def test_both_ways_of_summing_give_the_same_bits(monkeypatch):
-    calls = [random_call(random.Random(seed)) for seed in range(40)]
+    shape = {"kernel": (1, 3), "rows_in": 5, "rows_out": 6, "channels_in": 2, "channels_out": 3}
+    calls = [make_call("random_pairs", seed=seed, values=values, **shape) for seed, values in enumerate(VALUES * 5)]
     fast = [call for call in calls if float64_is_exact(Operands.of(call))]
     assert fast
     baselines = [OPERATOR.reference(call).outputs["filters_grad"] for call in fast]
@@ -268,7 +71,7 @@ def test_pairs_beyond_one_tile(monkeypatch):
     for seed in range(10):
         shape = {"kernel": (2, 2), "rows_in": 11, "rows_out": 13, "channels_in": 1 + seed % 4, "channels_out": 3}
         call = make_call("random_pairs", seed=seed, **shape)
-        assert_right(call, literal_loops(call))
+        assert_right(call)
 
 
 def test_a_pair_listed_twice_is_added_twice():
@@ -276,14 +79,7 @@ def test_a_pair_listed_twice_is_added_twice():
     call = make_call("random_pairs", kernel=(1, 1), rows_in=4, rows_out=4, counts=(4,), channels_in=2, channels_out=3)
     call.array("indice_pairs")[0] = [[2, 0, 2, 2], [1, 3, 1, 0]]
     assert OPERATOR.broken(call) == "indice_pairs[0, 0] names row 2 more than once"
-    assert_right(call, literal_loops(call))
-
-
-def test_a_sum_beyond_the_largest_half_is_infinite():
-    call = one_offset(np.full((4, 1), 200, "<f2"), np.full((4, 1), 200, "<f2"))
-    assert OPERATOR.reference(call).outputs["filters_grad"].tolist() == [[[[math.inf]]]]
-    assert OPERATOR.kernel(call) is Status.SUCCESS
-    assert call.array("filters_grad").tolist() == [[[[math.inf]]]]
+    assert_right(call)
 
 
 @pytest.mark.slow
@@ -342,7 +138,7 @@ def test_row_0_of_a_pair_is_the_input():
         "output_grad": np.array([[2], [3]], "<f4"),
         "indice_pairs": np.array([[[0, -1], [1, -1]]], "<i4"),
     }
-    call = call_with({"inverse": 0, "sub_m": 0, "indice_num": (1,)}, inputs, (1, 1, 1, 1))
+    call = call_with({"inverse": 0, "sub_m": 0, "indice_num": (1,)}, inputs, dims=(1, 1, 1, 1))
     assert_right(call, np.full((1, 1, 1, 1), 3, "<f4"))
 
 
@@ -362,27 +158,17 @@ def test_offsets_count_through_the_kernel_with_the_width_fastest(kernel):
         "output_grad": np.ones((offsets, 1), "<f4"),
         "indice_pairs": pairs,
     }
-    call = call_with({"inverse": 0, "sub_m": 0, "indice_num": (1,) * offsets}, inputs, (*kernel, 1, 1))
+    call = call_with({"inverse": 0, "sub_m": 0, "indice_num": (1,) * offsets}, inputs, dims=(*kernel, 1, 1))
     assert_right(call, np.arange(1, offsets + 1, dtype="<f4").reshape(*kernel, 1, 1))
 
 
 @pytest.mark.parametrize("layout", list(Layout))
 def test_no_layout_changes_anything(layout):
     call = make_call("random_pairs", kernel=(2, 3), rows_in=7, rows_out=6, channels_in=5, channels_out=4)
-    wanted = literal_loops(call)
+    wanted = definition_of(call)
     named = replace(call.outputs["filters_grad"], desc=replace(call.tensor("filters_grad").desc, layout=layout))
     call = replace(call, outputs={"filters_grad": named})
     assert OPERATOR.answer(call).computes
-    assert_right(call, wanted)
-
-
-@pytest.mark.parametrize("fill", [-1, 0, 2**31 - 1, -(2**31)])
-def test_only_the_first_indice_num_pairs_are_read(fill):
-    shape = {"kernel": (1, 3), "rows_in": 8, "rows_out": 8, "counts": (3, 0, 7), "channels_in": 2, "channels_out": 2}
-    call = make_call("random_pairs", **shape)
-    wanted = literal_loops(call)
-    for k, count in enumerate(call.params["indice_num"]):
-        call.array("indice_pairs")[k, :, count:] = fill
     assert_right(call, wanted)
 
 
@@ -393,7 +179,7 @@ def test_sub_m_changes_nothing(sub_m):
     other = replace(call, params={**call.params, "sub_m": sub_m})
     assert OPERATOR.answer(other).computes
     assert OPERATOR.broken(other) is None
-    assert_right(other, literal_loops(call))
+    assert_right(other, definition_of(call))
 
 
 def test_offsets_without_pairs_are_plus_0():
@@ -438,37 +224,6 @@ def test_with_sub_m_the_centre_must_be_the_identity(sub_m):
 # Values that are not finite.
 
 
-def nonfinite_call(kind, dtype, seed) -> OpCall:
-    shape = {"kernel": (2, 2), "rows_in": 12, "rows_out": 13, "counts": (5, 0, 4, 2)}
-    return make_call("nonfinite", dtype, seed, **shape, channels_in=3, channels_out=4, kind=kind)
-
-
-# Per kind: is there a NaN in the baseline, is there an infinity.
-SHOWS = {
-    "feature_idle": (False, False), "grad_idle": (False, False), "feature_inf": (False, True),
-    "feature_nan": (True, False), "grad_inf": (False, True), "grad_nan": (True, False), "inf_minus_inf": (True, None),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("dtype", [DType.FLOAT, DType.HALF])
-@pytest.mark.parametrize("kind", SHOWS)
-def test_what_is_not_finite_reaches_its_own_sums_alone(kind, dtype):
-    for seed in range(20):
-        call = nonfinite_call(kind, dtype, seed)
-        baseline = OPERATOR.reference(call).outputs["filters_grad"]
-        for found, wanted in zip((np.isnan(baseline), np.isinf(baseline)), SHOWS[kind], strict=True):
-            assert wanted is None or found.any() == wanted
-        assert np.isfinite(baseline[0, 1]).all(), "the offset without pairs stays finite"
-        assert np.isfinite(baseline).mean() > 0.5
-        assert OPERATOR.kernel(call) is Status.SUCCESS
-        np.testing.assert_allclose(call.array("filters_grad"), baseline, rtol=1e-3, atol=1e-3)
-
-
-def test_every_nan_of_the_baseline_is_the_same_one():
-    baseline = OPERATOR.reference(nonfinite_call("inf_minus_inf", DType.FLOAT, 1)).outputs["filters_grad"]
-    assert set(baseline[np.isnan(baseline)].view("<u4").tolist()) == {0x7FC00000}
-
-
 @pytest.mark.parametrize(
     ("change", "kind", "words"),
     [
@@ -481,95 +236,3 @@ def test_a_shape_without_room_for_the_values_is_refused(change, kind, words):
     shape = {"kernel": (2, 2), "rows_in": 12, "rows_out": 13, "counts": (5, 0, 4, 2), **change}
     with pytest.raises(ValueError, match=words):
         make_call("nonfinite", **shape, channels_in=3, channels_out=4, kind=kind)
-
-
-# The network.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("case", "features", "output_grad", "indice_pairs", "filters_grad", "longest"),
-    [
-        (0, (248636, 16), (280511, 32), (27, 2, 248636), (3, 3, 3, 16, 32), 67042),
-        (1, (280511, 32), (149100, 64), (27, 2, 280511), (3, 3, 3, 32, 64), 43293),
-        (2, (149100, 64), (58838, 128), (27, 2, 149100), (3, 3, 3, 64, 128), 25159),
-        (3, (58838, 128), (45406, 128), (3, 2, 58838), (3, 1, 1, 128, 128), 29692),
-        (4, (58838, 128), (58838, 128), (27, 2, 58838), (3, 3, 3, 128, 128), 58838),
-        (5, (248636, 5), (248636, 16), (27, 2, 248636), (3, 3, 3, 5, 16), 248636),
-    ],
-)
-def test_network_cases_have_the_shapes_of_the_sibling_operators(
-    case, features, output_grad, indice_pairs, filters_grad, longest
-):
-    drafts = {d.id: d for d in load_declarations(ROOT / "cases" / f"{NAME}.yaml", OPERATOR)}
-    draft = drafts[f"{NAME}/centerpoint_{case}_float"]
-    assert drafts[f"{NAME}/centerpoint_{case}_half"].args == draft.args
-    assert "derived" in draft.note
-    sites, geometry = network_layer(draft.args["layer"], Draw(0))
-    pairs = find_pairs(sites, geometry)
-    channels_in, channels_out = draft.args["channels_in"], draft.args["channels_out"]
-    assert (len(sites), channels_in) == features
-    assert (len(pairs.out_indices), channels_out) == output_grad
-    assert pairs.indice_pairs.shape == indice_pairs
-    assert (*geometry.kernel, channels_in, channels_out) == filters_grad
-    assert pairs.indice_num.max() == longest
-    assert geometry.sub_m is (case >= 4)
-
-
-def test_theory_counts_used_pairs_alone():
-    shape = {"kernel": (1, 3), "rows_in": 8, "rows_out": 6, "counts": (3, 0, 5), "channels_in": 2, "channels_out": 4}
-    theory = OPERATOR.theory(make_call("random_pairs", **shape))
-    assert theory.ops == 2 * 8 * 2 * 4
-    assert theory.io_bytes == 4 * (8 * 2 + 6 * 4 + 3 * 2 * 4 + 2 * 8)
-
-
-# Checks.
-
-
-def test_filters_grad_empty_cannot_answer():
-    check = OPERATOR.check("filters_grad_empty")
-    assert check.subsumed
-    violated = 0
-    for offsets, rows_in, rows_out, channels_in, channels_out in itertools.product(range(3), repeat=5):
-        descs = {
-            "features": (DType.FLOAT, (rows_in, channels_in)),
-            "output_grad": (DType.FLOAT, (rows_out, channels_out)),
-            "indice_pairs": (DType.INT32, (offsets, 2, rows_in)),
-            "filters_grad": (DType.FLOAT, (1, offsets, channels_in, channels_out)),
-        }
-        args = {name: TensorArg(TensorDesc(dtype, Layout.ARRAY, dims), None) for name, (dtype, dims) in descs.items()}
-        outputs = {"filters_grad": args.pop("filters_grad")}
-        call = OpCall(NAME, {"inverse": 0, "sub_m": 0, "indice_num": (0,) * offsets}, args, outputs)
-        violated += not check.holds(call)
-        assert OPERATOR.answer(call).check != check.name
-    assert violated
-
-
-def changed_params(call: OpCall, rng: random.Random) -> OpCall:
-    changes = {"inverse": rng.randint(-1, 2)}, {"sub_m": rng.choice((-1, 0, 2))}, {"indice_num": None}
-    return with_params(call, **rng.choice(changes))
-
-
-def in_contract(call: OpCall) -> bool:
-    """The pairs are what the document defines, wherever the call computes."""
-    return not OPERATOR.answer(call).computes or OPERATOR.broken(call) is None
-
-
-def wrong_call(call: OpCall, rng: random.Random) -> OpCall:
-    for _ in range(rng.randint(1, 3)):
-        call = mutated(call, rng, (changed_params,) * 2, (0, 1, 1_000_000, 1_000_001, 2**31))
-    return call
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_the_kernel_answers_as_the_checks_do(seed):
-    rng = random.Random(seed)
-    shape = {"rows_in": 4, "channels_in": 2, "channels_out": 3}
-    valid = (
-        make_call("random_pairs", rows_out=5, kernel=(1, 3), **shape),
-        make_call("random_pairs", rows_out=4, kernel=(1, 1, 3), params={"sub_m": 1}, **shape),
-        # So little has some empty tensor after one change.
-        make_call("random_pairs", rows_in=1, rows_out=1, kernel=(1, 1), counts=(0,), channels_in=1, channels_out=1),
-    )
-    calls = (wrong_call(rng.choice(valid), rng) for _ in range(400))
-    assert len(answering_checks(OPERATOR, filter(in_contract, calls))) > 20

@@ -1,153 +1,45 @@
-"""masked_col2im_forward: reference and kernel against literal loops, the checks, the recipes, the rulings."""
+"""masked_col2im_forward: the rulings, the way back, the recipes."""
 
 import itertools
-import random
-from collections.abc import Iterator
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
-from generators.masked_col2im_forward.mutants import MUTANTS
 from generators.masked_col2im_forward.pixel_copy import Steps, apply
 from generators.masked_col2im_forward.values import KINDS, column_values
-from mluops_gtest.authoring import Draw, DType, Handle, Layout, OpCall, Status, TensorArg, TensorDesc, call_of
+from generators.masked_im2col_forward.values import feature
+from mluops_gtest.authoring import Draw, DType, Layout, OpCall, Status, call_of
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.operators import load_operator
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.tensor import contiguous
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.search.audit_declarations import Implementation
 from tests.conftest import ROOT
-from tests.support.examples import examples
-from tests.support.kernel_answers import answering_checks, reachable
+from tests.support.operator_calls import BOTH, OPERATORS, bits_of, counting, poisoned_call
 
-OPERATOR = load_operator(ROOT / "generators" / "masked_col2im_forward" / "__init__.py")
+OPERATOR = OPERATORS["masked_col2im_forward"]
 IM2COL = load_operator(ROOT / "generators" / "masked_im2col_forward" / "__init__.py")
 STORAGE = {DType.FLOAT: "<f4", DType.HALF: "<f2"}
 
 
-def poisoned(dtype: DType, dims: tuple[int, ...]) -> np.ndarray:
-    out = np.empty(dims, dtype.storage)
-    out.view(dtype.bits)[...] = int.from_bytes(dtype.poison, "little")
-    return out
-
-
-def call_for(col, mask_h, mask_w, size, nram_bytes: int = 655360) -> OpCall:
+def call_for(col, mask_h, mask_w, size) -> OpCall:
     """A valid call whose output holds poison."""
-    dtype = DType.FLOAT if col.dtype == "<f4" else DType.HALF
     inputs = {"col": col, "mask_h_idx": np.array(mask_h, "<i4"), "mask_w_idx": np.array(mask_w, "<i4")}
-    outputs = {"im": poisoned(dtype, (1, len(col), *size))}
-    handle = Handle(nram_bytes=nram_bytes)
-    return call_of(OPERATOR.name, {}, inputs, outputs, layouts={"im": Layout.NCHW}, handle=handle)
-
-
-def literal_loops(call: OpCall) -> np.ndarray:
-    """§1.2 element by element, on bits: mask and channel from the index in col."""
-    bits = call.tensor("col").dtype.bits
-    col = call.array("col").view(bits).ravel().tolist()
-    mask_cnt = len(call.array("mask_h_idx"))
-    im = np.zeros(call.tensor("im").dims, bits)
-    for index, value in enumerate(col):
-        mask_index, c = index % mask_cnt, index // mask_cnt
-        x, y = call.array("mask_w_idx")[mask_index], call.array("mask_h_idx")[mask_index]
-        im[0, c, y, x] = value
-    return im
-
-
-def random_call(rng: random.Random) -> OpCall:
-    """A small valid call of any shape on any bits; now and then an axis or the list of masks is long."""
-    channels, height, width = (rng.randint(1, 5) for _ in range(3))
-    match rng.randrange(12):
-        case 0:
-            channels = rng.randint(60, 70)
-        case 1:
-            height = rng.choice([257, 300, 2100])
-        case 2:
-            width = rng.choice([257, 300, 2100])
-        case 3:
-            height, width = rng.randint(8, 10), rng.randint(8, 10)
-    pixels = height * width
-    masks = rng.choice([0, pixels, rng.randint(0, pixels), rng.randint(0, pixels), min(pixels, rng.randint(1, 4))])
-    chosen = rng.sample(range(pixels), min(masks, 80))
-    if rng.random() < 0.3:
-        chosen.sort()
-    dtype = rng.choice([DType.FLOAT, DType.HALF])
-    kind = rng.choice(["full", "wide", "any_bits", "nan_only"])
-    col = column_values(Draw(rng.getrandbits(32)), dtype, (channels, len(chosen)), kind)
-    if col.size and rng.random() < 0.2:
-        col[rng.randrange(channels), -1] = rng.choice([np.inf, -np.inf])
-    nram_bytes = rng.choice([8, 16, 655360])
-    return call_for(col, [p // width for p in chosen], [p % width for p in chosen], (height, width), nram_bytes)
-
-
-def bits_of(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array).view(f"<u{array.itemsize}")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
-def test_reference_kernel_and_literal_loops_agree_bit_for_bit(seed: int) -> None:
-    rng = random.Random(seed)
-    for _ in range(examples(150)):
-        call = random_call(rng)
-        expected = literal_loops(call)
-        assert OPERATOR.broken(call) is None
-        baseline = OPERATOR.reference(call).outputs["im"]
-        assert baseline.dtype == call.array("im").dtype
-        np.testing.assert_array_equal(bits_of(baseline), expected)
-        assert OPERATOR.kernel(call) is Status.SUCCESS
-        np.testing.assert_array_equal(bits_of(call.array("im")), expected)
-
-
-def test_the_copy_that_the_wrong_ones_vary_is_right() -> None:
-    rng = random.Random(99)
-    for _ in range(examples(100)):
-        call = random_call(rng)
-        assert apply(Steps(), call) is Status.SUCCESS
-        np.testing.assert_array_equal(bits_of(call.array("im")), literal_loops(call))
-
-
-def test_each_wrong_implementation_is_right_somewhere() -> None:
-    """One that is wrong everywhere has more than one mistake; that none is right everywhere is the audit's rule."""
-    rng = random.Random(5)
-    never_right = {wrong.name for wrong in MUTANTS}
-    for _ in range(20):
-        call = random_call(rng)
-        expected = literal_loops(call)
-        for wrong in MUTANTS:
-            tried = deepcopy(call)  # a wrong implementation may write anywhere
-            with np.errstate(all="ignore"):
-                wrong.run(tried)
-            if (bits_of(tried.array("im")) == expected).all():
-                never_right.discard(wrong.name)
-    # A sum with what marks unwritten memory is never right.
-    assert never_right == {"adds_to_im"}
+    return poisoned_call(OPERATOR, {}, inputs, {"im": (1, len(col), *size)}, {"im": Layout.NCHW})
 
 
 # Rulings.
 
 
-@pytest.fixture(params=["reference", "kernel"])
+@pytest.fixture(params=BOTH)
 def im(request):
     """Computes im by the reference or by the kernel."""
-
-    def compute(*args) -> np.ndarray:
-        call = call_for(*args)
-        if request.param == "reference":
-            return OPERATOR.reference(call).outputs["im"]
-        assert OPERATOR.kernel(call) is Status.SUCCESS
-        return call.array("im")
-
-    return compute
-
-
-def counting(*shape: int) -> np.ndarray:
-    return np.arange(1, 1 + np.prod(shape), dtype="<f4").reshape(shape)
+    return lambda *args: request.param(OPERATOR, call_for(*args))["im"]
 
 
 def test_x_is_the_column_and_comes_from_mask_w_idx(im) -> None:
@@ -221,24 +113,24 @@ def im2col(image: np.ndarray, call: OpCall) -> np.ndarray:
     return IM2COL.reference(back).outputs["data_col"]
 
 
+def calls_of_any_pixels() -> Iterator[OpCall]:
+    for seed in range(20):
+        image, values = (1 + seed % 4, 5, 1 + 3 * seed), ("full", "any_bits")[seed % 2]
+        made = draw_case("pixels", seed=seed, image=image, masks=1 + seed % 5, values=values)
+        yield call_for(*made.inputs.values(), image[1:])
+
+
 def test_masked_im2col_forward_returns_col() -> None:
-    rng = random.Random(11)
-    for _ in range(examples(200)):
-        call = random_call(rng)
-        if call.tensor("mask_h_idx").desc.is_empty:
-            continue
-        assert OPERATOR.kernel(call) is Status.SUCCESS
-        np.testing.assert_array_equal(bits_of(im2col(call.array("im"), call)), bits_of(call.array("col")))
+    for call in calls_of_any_pixels():
+        for compute in BOTH:
+            returned = im2col(compute(OPERATOR, call)["im"], call)
+            np.testing.assert_array_equal(bits_of(returned), bits_of(call.array("col")))
 
 
 def test_it_is_the_transpose_of_masked_im2col_forward() -> None:
     """⟨col2im(c), x⟩ = ⟨c, im2col(x)⟩ in integers, where no order of additions matters."""
-    rng = random.Random(12)
-    for _ in range(examples(50)):
-        call = random_call(rng)
-        if call.tensor("mask_h_idx").desc.is_empty:
-            continue
-        draw = Draw(rng.getrandbits(32))
+    for seed, call in enumerate(calls_of_any_pixels()):
+        draw = Draw(seed)
         col = draw.stream("col").integers(-99, 100, call.tensor("col").dims).astype("<f4")
         image = draw.stream("image").integers(-99, 100, call.tensor("im").dims).astype("<f4")
         masks = call.array("mask_h_idx"), call.array("mask_w_idx")
@@ -266,127 +158,6 @@ def test_it_is_the_transpose_of_masked_im2col_forward() -> None:
 )
 def test_positions_outside_and_repeated_ones_are_broken(mask_h, mask_w, told) -> None:
     assert OPERATOR.broken(call_for(counting(1, len(mask_h)), mask_h, mask_w, (2, 3))) == told
-
-
-# Checks.
-
-TENSORS = ("col", "mask_h_idx", "mask_w_idx", "im")
-
-
-@dataclass
-class Sketch:
-    """A call as plain data that can be mutated; buffers are made for small tensors only."""
-
-    dims: dict = field(
-        default_factory=lambda: {"col": (2, 4), "mask_h_idx": (4,), "mask_w_idx": (4,), "im": (1, 2, 3, 4)}
-    )
-    dtype: dict = field(default_factory=lambda: dict.fromkeys(("mask_h_idx", "mask_w_idx"), DType.INT32))
-    layout: dict = field(default_factory=lambda: {"im": Layout.NCHW})
-    # Strides as multiples of the contiguous ones.
-    spread: dict = field(default_factory=dict)
-    absent: set = field(default_factory=set)
-    null: set = field(default_factory=set)
-    handle: Handle | None = field(default_factory=Handle)
-    workspace: np.ndarray | None = None
-    workspace_size: int = 0
-
-    def call(self) -> OpCall:
-        args = {name: None if name in self.absent else self.argument(name) for name in TENSORS}
-        return OpCall(
-            "masked_col2im_forward",
-            {},
-            {name: args[name] for name in TENSORS[:3]},
-            {"im": args["im"]},
-            self.handle,
-            self.workspace,
-            self.workspace_size,
-        )
-
-    def argument(self, name: str) -> TensorArg:
-        dims, strides = self.dims[name], None
-        if name in self.spread:
-            strides = tuple(step * self.spread[name] for step in contiguous(dims))
-        desc = TensorDesc(self.dtype.get(name, DType.FLOAT), self.layout.get(name, Layout.ARRAY), dims, strides)
-        null = name in self.null
-        if null or desc.extent > 4096:
-            return TensorArg(desc, None, null)
-        # Masks are 0, which lies in every image; im is 1, so that a change shows.
-        return TensorArg(desc, desc.view(np.full(desc.extent, name == "im", desc.dtype.storage)))
-
-
-def mutate(sketch: Sketch, rng: random.Random) -> None:
-    """One thing differs, legal or not."""
-    name = rng.choice(TENSORS)
-    match rng.randrange(10):
-        case 0:
-            sketch.handle = rng.choice([None, Handle(arch=200)])
-        case 1:
-            sketch.absent.add(name)
-        case 2:
-            sketch.null.add(name)
-        case 3:
-            sketch.layout[name] = rng.choice(list(Layout))
-        case 4:
-            sketch.dtype[name] = rng.choice([DType.HALF, DType.FLOAT, DType.INT32, DType.INT64, DType.DOUBLE])
-            if rng.random() < 0.5:
-                sketch.dtype["col"] = sketch.dtype["im"] = rng.choice([DType.HALF, DType.INT32])
-        case 5:
-            mutate_dims(sketch, name, rng)
-        case 6:
-            sketch.spread[name] = rng.choice([1, 2])
-        case 7:
-            sketch.workspace_size = rng.choice([0, 64])
-            sketch.workspace = rng.choice([None, np.zeros(64, np.uint8)])
-        case 8:
-            channels = rng.choice([0, 1, 3])
-            sketch.dims |= {"im": (1, channels, 3, 4), "col": (channels, *sketch.dims["col"][1:])}
-        case 9:
-            masks = rng.choice([0, 0, 1, 2**31 - 1, 2**31, 2**30])
-            sketch.dims |= {"mask_h_idx": (masks,), "mask_w_idx": (masks,), "col": (*sketch.dims["col"][:1], masks)}
-
-
-def mutate_dims(sketch: Sketch, name: str, rng: random.Random) -> None:
-    dims = list(sketch.dims[name])
-    kind = rng.randrange(4)
-    if kind == 0 or not dims:
-        dims.append(1)
-    elif kind == 1:
-        dims.pop()
-    else:
-        dims[rng.randrange(len(dims))] = rng.choice([0, 0, 1, 2, 5, 2**16, 2**31])
-    sketch.dims[name] = tuple(dims)
-
-
-def wrong_calls(mutations: int) -> Iterator[OpCall]:
-    """Calls with so many things changed, legal or not."""
-    rng = random.Random(mutations)
-    for _ in range(3000):
-        sketch = Sketch()
-        for _ in range(mutations):
-            mutate(sketch, rng)
-        yield sketch.call()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutations", [1, 2, 3])
-def test_the_kernels_own_checks_agree_with_the_list(mutations: int) -> None:
-    answers = answering_checks(OPERATOR, wrong_calls(mutations))
-    # One mutation cannot make, e.g., masks large where im is empty.
-    assert mutations == 1 or reachable(OPERATOR) <= answers, reachable(OPERATOR) - answers
-
-
-@pytest.mark.slow
-def test_subsumed_checks_are_never_the_first_to_answer() -> None:
-    subsumed = {check.name: check for check in OPERATOR.checks if check.subsumed is not None}
-    assert set(subsumed) == {"col_dim0_empty"}
-    violated = set()
-    lengths = (0, 1, 2**31)
-    for rows, channels, height, columns, masks in itertools.product((0, 1, 2), (0, 1, 2), lengths, lengths, lengths):
-        dims = {"col": (rows, columns), "mask_h_idx": (masks,), "mask_w_idx": (masks,), "im": (1, channels, height, 1)}
-        call = Sketch(dims=dims).call()
-        violated |= {name for name, check in subsumed.items() if not check.holds(call)}
-        assert OPERATOR.answer(call).check not in subsumed
-    assert violated == set(subsumed)
 
 
 # Recipes and declarations.
@@ -443,20 +214,27 @@ def test_the_ends_of_the_range_are_masked() -> None:
         assert min(named) == (1, 2)
 
 
+# Of this operator and of masked_im2col_forward.
+of_both = pytest.mark.parametrize("values_of", [column_values, feature])
+
+
+@of_both
 @pytest.mark.parametrize("kind", ["any_bits", "nan", "nan_only"])
-def test_no_value_is_the_mark_of_unwritten_memory(kind: str) -> None:
+def test_no_value_is_the_mark_of_unwritten_memory(values_of: Callable[..., np.ndarray], kind: str) -> None:
     # Half has 65536 patterns: among 2^20 random ones the poison was certainly drawn, and replaced.
-    values = bits_of(column_values(Draw(3), DType.HALF, (1024, 1024), kind))
+    values = bits_of(values_of(Draw(3), DType.HALF, (1024, 1024), kind))
     poison = int.from_bytes(DType.HALF.poison, "little")
     assert not (values == poison).any()
     assert (values == (poison ^ 1)).any()
 
 
+@of_both
 @pytest.mark.parametrize("dtype", STORAGE)
-def test_kinds_hold_what_they_say(dtype: DType) -> None:
-    of = {kind: column_values(Draw(3), dtype, (40, 50), kind) for kind in KINDS}
+def test_kinds_hold_what_they_say(values_of: Callable[..., np.ndarray], dtype: DType) -> None:
+    of = {kind: values_of(Draw(3), dtype, (40, 50), kind) for kind in KINDS}
     assert all(values.dtype == STORAGE[dtype] and values.shape == (40, 50) for values in of.values())
     assert all(np.isfinite(of[kind]).all() and (of[kind] != 0).all() for kind in ("full", "wide"))
+    assert len(np.unique(of["full"])) > 1000
     assert np.abs(of["wide"]).max() > np.abs(of["full"]).max()
     assert (np.abs(of["denormal"]) < np.finfo(dtype.storage).tiny).all()
     sign = 1 << (8 * dtype.itemsize - 1)

@@ -1,83 +1,52 @@
-"""three_nn_forward: a third implementation, a scan in exact arithmetic, beside reference and kernel."""
+"""three_nn_forward: the rulings, exact distances, clouds beyond one tile, the recipes."""
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from fractions import Fraction
+from collections.abc import Callable
 from functools import partial
-from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from generators._shared.points import lattice_fault, nearest_stand_apart
-from generators.three_nn_forward.search import Steps, apply
 from mluops_gtest.authoring import (
     Array,
     CriterionKind,
     Draw,
     DType,
-    Handle,
-    Layout,
     OpCall,
+    Operator,
     Status,
-    TensorArg,
-    TensorDesc,
     call_of,
 )
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.make import make_case
-from mluops_gtest.catalog.operators import load_operator
 from mluops_gtest.core.case import Reseed
 from mluops_gtest.judging.elementwise import element_errors
-from tests.support.examples import examples
-from tests.support.kernel_answers import answering_checks
+from tests.conftest import ROOT
+from tests.support import operator_calls
+from tests.support.operator_calls import OPERATORS, Outputs, by_definition, poisoned_call
 
-ROOT = Path(__file__).parents[2]
-OPERATOR = load_operator(ROOT / "generators" / "three_nn_forward" / "__init__.py")
+OPERATOR = OPERATORS["three_nn_forward"]
 DRAFTS = {
     draft.id.partition("/")[2]: draft for draft in load_declarations(ROOT / "cases" / "three_nn_forward.yaml", OPERATOR)
 }
-TENSORS = tuple(spec.id for spec in (*OPERATOR.inputs, *OPERATOR.outputs))
 FLOATS = pytest.mark.parametrize("dtype", ["<f4", "<f2"])
 Answer = tuple[Array, Array]
 
 
-def literal(unknown: Array, known: Array) -> Answer:
-    """§2.1's reference: one scan per point that keeps the best three, here in exact arithmetic."""
-    dist2 = np.full(unknown.shape, np.inf, unknown.dtype)
-    idx = np.zeros(unknown.shape, "<i4")
-    for b, n in product(*map(range, unknown.shape[:2])):
-        best: list[tuple[Fraction | float, int]] = [(math.inf, 0)] * 3
-        for k, point in enumerate(known[b].tolist()):
-            pair = (*unknown[b, n].tolist(), *point)
-            if not all(map(math.isfinite, pair)):
-                continue
-            d = sum((Fraction(pair[axis]) - Fraction(pair[axis + 3])) ** 2 for axis in range(3))
-            with np.errstate(over="ignore"):
-                if np.isinf(unknown.dtype.type(float(d))):
-                    continue
-            if d < best[0][0]:
-                best = [(d, k), best[0], best[1]]
-            elif d < best[1][0]:
-                best = [best[0], (d, k), best[1]]
-            elif d < best[2][0]:
-                best = [best[0], best[1], (d, k)]
-        dist2[b, n], idx[b, n] = [float(d) for d, _ in best], [k for _, k in best]
-    return dist2, idx
+def call_for(unknown: Array, known: Array) -> OpCall:
+    dims = {"dist2": unknown.shape, "idx": unknown.shape}
+    return poisoned_call(OPERATOR, {}, {"unknown": unknown, "known": known}, dims)
 
 
-def by_reference(unknown: Array, known: Array) -> Answer:
-    outputs = OPERATOR.reference(call_of(OPERATOR.name, {}, {"unknown": unknown, "known": known})).outputs
+def by(compute: Callable[[Operator, OpCall], Outputs], unknown: Array, known: Array) -> Answer:
+    outputs = compute(OPERATOR, call_for(unknown, known))
     return outputs["dist2"], outputs["idx"]
 
 
-def by_kernel(unknown: Array, known: Array, run: Callable[[OpCall], Status] = OPERATOR.kernel) -> Answer:
-    outputs = {"dist2": np.full(unknown.shape, np.nan, unknown.dtype), "idx": np.full(unknown.shape, -9, "<i4")}
-    call = call_of(OPERATOR.name, {}, {"unknown": unknown, "known": known}, outputs)
-    assert run(call) is Status.SUCCESS
-    return outputs["dist2"], outputs["idx"]
+literal = partial(by, by_definition)
+by_reference = partial(by, operator_calls.by_reference)
+by_kernel = partial(by, operator_calls.by_kernel)
 
 
 def same_bits(first: Answer, second: Answer) -> bool:
@@ -85,29 +54,6 @@ def same_bits(first: Answer, second: Answer) -> bool:
         a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
         for a, b in zip(first, second, strict=True)
     )
-
-
-def random_clouds(rng: np.random.Generator, dtype: str) -> tuple[Array, Array]:
-    """Small and full of trouble: ties, equal points, zeros of both signs, NaN, Inf, fewer than three points."""
-    batch, queries, points = (int(size) for size in rng.integers(1, (3, 5, 8)))
-    palette = np.array([0.0, -0.0, 1, -1, 2, 0.5, 3, np.nan, np.inf, -np.inf], dtype)[: rng.integers(2, 11)]
-    weights = np.where(np.isfinite(palette), 1.0, 0.15)
-    shapes = ((batch, queries, 3), (batch, points, 3))
-    unknown, known = (rng.choice(palette, shape, p=weights / weights.sum()) for shape in shapes)
-    return unknown, known
-
-
-@FLOATS
-@pytest.mark.parametrize("seed", range(3))
-def test_reference_kernel_and_unbroken_mutant_agree_with_the_scan_on_random_clouds(seed: int, dtype: str) -> None:
-    rng = np.random.default_rng(seed)
-    for _ in range(examples(120)):
-        clouds = random_clouds(rng, dtype)
-        expected = literal(*clouds)
-        assert same_bits(by_reference(*clouds), expected), clouds
-        assert same_bits(by_kernel(*clouds), expected), clouds
-        with np.errstate(all="ignore"):
-            assert same_bits(by_kernel(*clouds, run=partial(apply, Steps())), expected), clouds
 
 
 @pytest.mark.parametrize("recipe", ["scattered", "sampled"])
@@ -190,28 +136,6 @@ def test_a_float_distance_that_overflows_is_no_neighbour() -> None:
         dist2, idx = compute(np.array([ORIGIN], "<f4"), known)
         assert dist2.ravel().tolist() == [1, INF, INF]
         assert idx.ravel().tolist() == [1, 0, 0]
-
-
-def test_moving_both_clouds_or_exchanging_axes_changes_nothing() -> None:
-    made = OPERATOR.recipes["sampled"](Draw(3), {}, DType.FLOAT, batch=2, unknown=60, known=15)
-    expected = by_kernel(**made.inputs)
-    unknown, known = made.inputs["unknown"], made.inputs["known"]
-    for moved in (
-        (unknown + 1, known + 1),
-        (-unknown, -known),
-        (np.ascontiguousarray(unknown[..., ::-1]), np.ascontiguousarray(known[..., ::-1])),
-    ):
-        assert same_bits(by_kernel(*moved), expected)
-        assert same_bits(by_reference(*moved), expected)
-
-
-def test_exchanging_known_points_exchanges_their_indices() -> None:
-    made = OPERATOR.recipes["scattered"](Draw(3), {}, DType.FLOAT, batch=1, unknown=50, known=40, values="full")
-    order = np.random.default_rng(1).permutation(40)
-    dist2, idx = by_reference(**made.inputs)
-    shuffled = by_reference(made.inputs["unknown"], made.inputs["known"][:, order])
-    np.testing.assert_array_equal(shuffled[0], dist2)
-    np.testing.assert_array_equal(order[shuffled[1]], idx)
 
 
 def make_with(name: str, reseed: Reseed | None = None) -> dict[str, Array]:
@@ -328,93 +252,10 @@ def test_ties_are_where_the_case_says() -> None:
             assert tied.tolist() == [ranks[0]]
 
 
-def sized_call(batch: int, queries: int, points: int, dtype: DType = DType.FLOAT) -> OpCall:
-    """A valid call of that shape; buffers only where they stay small."""
-    rows, cloud = (batch, queries, 3), (batch, points, 3)
-    return OpCall(
-        OPERATOR.name,
-        {},
-        {"unknown": tensor(dtype, rows), "known": tensor(dtype, cloud)},
-        {"dist2": tensor(dtype, rows), "idx": tensor(DType.INT32, rows)},
-        Handle(),
-    )
-
-
-def tensor(dtype: DType, dims: tuple[int, ...], strides: tuple[int, ...] | None = None) -> TensorArg:
-    desc = TensorDesc(dtype, Layout.ARRAY, dims, strides)
-    return TensorArg(desc, np.zeros(dims, dtype.storage) if desc.count < 10**5 else None)
-
-
-def test_subsumed_checks_are_never_the_first_to_answer() -> None:
-    subsumed = {check.name for check in OPERATOR.checks if check.subsumed}
-    assert subsumed == {"dist2_large", "idx_large", "dist2_empty", "idx_empty"}
-    sizes = (0, 1, 2, 3, 715827882, 715827883, 2**31)
-    calls = [sized_call(*size) for size in product(sizes, repeat=3)]
-    answers = {OPERATOR.answer(call).check for call in calls}
-    for call in calls:
-        for name, other in product(("dist2", "idx"), ((0, 2, 3), (2**31, 1, 3), (1, 715827883, 3), (2, 0, 3))):
-            answers.add(OPERATOR.answer(with_argument(call, name, tensor(DType.FLOAT, other))).check)
-    assert answers & subsumed == set()
-    assert {"unknown_large", "known_large", "unknown_empty", "known_empty", None} <= answers
-
-
-def with_argument(call: OpCall, name: str, argument: TensorArg | None) -> OpCall:
-    if name in call.inputs:
-        return replace(call, inputs={**call.inputs, name: argument})
-    return replace(call, outputs={**call.outputs, name: argument})
-
-
-def mutated(call: OpCall, rng: np.random.Generator) -> OpCall:
-    """The call with one thing changed, usually for the worse; a descriptor that is null already stays so."""
-    name = str(rng.choice(TENSORS))
-    old = {**call.inputs, **call.outputs}[name]
-    kind = rng.choice(["handle", "arch", "workspace", "desc", "stride", "dtype", "rank", "dim", "dim", "ptr", "layout"])
-    if kind == "handle":
-        return replace(call, handle=None)
-    if kind == "arch":
-        return replace(call, handle=call.handle and replace(call.handle, arch=200))
-    if kind == "workspace":
-        return replace(call, workspace_size=int(rng.integers(0, 2)))
-    if kind == "desc" or old is None:
-        return with_argument(call, name, None)
-    if kind == "ptr":
-        return with_argument(call, name, replace(old, array=None, null=True))
-    if kind == "layout":
-        return with_argument(call, name, replace(old, desc=replace(old.desc, layout=Layout.NTC)))
-    dims = list(old.dims)
-    if kind == "stride":
-        return with_argument(call, name, tensor(old.dtype, old.dims, tuple(int(rng.integers(1, 5)) for _ in dims)))
-    if kind == "dtype":
-        word = str(rng.choice(["half", "float", "int32", "int64"]))
-        return with_argument(call, name, tensor(DType.named(word), old.dims))
-    if kind == "rank":
-        return with_argument(call, name, tensor(old.dtype, (*dims, 1)))
-    dims[rng.integers(len(dims))] = int(rng.choice([0, 1, 2, 3, 4, 2**31]))
-    return with_argument(call, name, tensor(old.dtype, tuple(dims)))
-
-
-def wrong_calls(seed: int) -> Iterator[OpCall]:
-    """Calls of few points, seldom of far too many, with up to two things changed."""
-    rng = np.random.default_rng(seed)
-    for _ in range(400):
-        sizes = [int(size) for size in rng.integers(0, 4, 3)]
-        if rng.integers(10) == 0:
-            sizes[rng.integers(3)] = int(rng.choice([715827882, 715827883, 2**31]))
-        call = sized_call(*sizes, dtype=DType.FLOAT if rng.integers(2) else DType.HALF)
-        for _ in range(rng.integers(0, 3)):
-            call = mutated(call, rng)
-        yield call
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_kernels_own_checks_agree_with_the_list(seed: int) -> None:
-    assert len(answering_checks(OPERATOR, wrong_calls(seed))) > 20
-
-
 def test_a_call_without_known_points_leaves_both_outputs_alone() -> None:
     case = make_case(DRAFTS["no_known"], OPERATOR)
     assert case.expect.status is Status.SUCCESS
-    call = sized_call(2, 4, 0)
+    call = call_for(np.ones((2, 4, 3), "<f4"), np.ones((2, 0, 3), "<f4"))
     for name in ("dist2", "idx"):
         call.array(name)[...] = 7
     assert OPERATOR.kernel(call) is Status.SUCCESS

@@ -1,0 +1,123 @@
+"""Every operator on drawn calls: reference, kernel and literal definition agree, and all checks are asked in order."""
+
+import numpy as np
+import pytest
+
+from generators.ball_query import row_by_row
+from generators.masked_col2im_forward import pixel_copy
+from generators.masked_im2col_forward import window_copy
+from generators.three_interpolate_backward.mutants import variant as backward_variant
+from generators.three_interpolate_forward.mutants import variant as forward_variant
+from generators.three_nn_forward import search
+from generators.voxel_pooling_forward import point_by_point
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.buffers import bind_values
+from mluops_gtest.core.operator_parts import EXACT, MUTANTS, SPACE
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.running.caller import InlineCaller
+from mluops_gtest.running.case_run import CaseRun, Options
+from mluops_gtest.search.audit_declarations import Implementation, judged
+from mluops_gtest.search.draws import Draws
+from mluops_gtest.search.fault_search import aims_of
+from mluops_gtest.search.mutants import can_be_written, subject_of
+from mluops_gtest.search.symbolic_call import never_written
+from tests.support.operator_calls import OPERATORS, FaultyCalls, disagreements
+
+# CI draws other calls than the benchmarks.
+SEED, CASES = 1, 200
+# Elements of one output that are compared with their definition.
+PLACES = 50
+# What wrong implementations vary, as it stands: they have the one mistake that their name says.
+UNBROKEN = {
+    "ball_query": lambda call: row_by_row.apply(row_by_row.Rules(), call),
+    "dynamic_point_to_voxel_forward": type(
+        OPERATORS.part("dynamic_point_to_voxel_forward", MUTANTS)[0].run.__self__
+    )().run,
+    "masked_col2im_forward": lambda call: pixel_copy.apply(pixel_copy.Steps(), call),
+    "masked_im2col_forward": lambda call: window_copy.apply(window_copy.Steps(), call),
+    "three_interpolate_backward": backward_variant("", "").run,
+    "three_interpolate_forward": forward_variant("", "").run,
+    "three_nn_forward": lambda call: search.apply(search.Steps(), call),
+    "voxel_pooling_forward": lambda call: point_by_point.apply(point_by_point.Steps(), call),
+}
+BY_NAME = pytest.mark.parametrize("name", OPERATORS)
+
+
+def draw_calls(name):
+    """The drawn calls, complete with what must come back."""
+    draws = Draws(OPERATORS[name], OPERATORS.part(name, SPACE), SEED)
+    return [one for one in map(draws.draw, range(CASES)) if one is not None]
+
+
+def computes(name, one):
+    return OPERATORS[name].computes(one.case.expect.status, one.case.expect.check)
+
+
+@pytest.mark.slow
+@BY_NAME
+def test_drawn_calls_are_answered_by_the_kernel_as_by_the_reference_and_contradict_no_proof(name):
+    """All in one test: to draw takes most of its time."""
+    operator, options = OPERATORS[name], Options(elementwise=True, bounds_alone=True)
+    with np.errstate(all="ignore"):
+        drawn = draw_calls(name)
+        computing = [one for one in drawn if computes(name, one)]
+        for run, calls in ((operator.kernel, drawn), (UNBROKEN.get(name, operator.kernel), computing)):
+            executor = CaseRun(InlineCaller(Implementation(name, run)), options)
+            for one in calls:
+                result = executor.run_case(one.case, operator)
+                assert result.outcome is Outcome.PASSED, f"{one.case.id} {one.faults}: {result.reason}"
+        for one in computing:
+            assert_reference_is_the_definition(name, one.case)
+    assert len(drawn) > 0.9 * CASES, "few draws are passed over"
+    assert len(computing) > 0.4 * CASES, "most calls compute"
+    assert len({one.case.expect.check for one in drawn}) > 20, "and the others reach many checks"
+    unwritable = {check.name for check in operator.checks if check.subsumed is None and never_written(operator, check)}
+    refused = [one.case for one in drawn if one.case.expect.check in unwritable]
+    assert not any(map(can_be_written, refused)), "proved: no call that these checks answer has an output to write to"
+    assert refused or not unwritable, "and some proof is put to the test"
+
+
+def assert_reference_is_the_definition(name, case):
+    """Its values are the exact ones, rounded once, and it writes to no input."""
+    operator = OPERATORS[name]
+    call = bind_values(case, operator)
+    assert operator.broken(call) is None
+    _, found = disagreements(case, operator, OPERATORS.part(name, EXACT), PLACES)
+    assert found == [], case.id
+    for argument in call.inputs.values():
+        if argument.array is not None:
+            argument.array.flags.writeable = False
+    assert all(array.flags.c_contiguous for array in operator.reference(call).outputs.values())
+
+
+@pytest.mark.slow
+@BY_NAME
+def test_the_kernel_asks_every_check_in_order(name):
+    """Calls that a forgotten check, one that comes too late or two neighbours in another order answer otherwise."""
+    operator, calls = OPERATORS[name], FaultyCalls(OPERATORS[name], SEED)
+    with np.errstate(all="ignore"):
+        for aim in aims_of(operator)[0]:
+            case = calls.reach(aim)
+            assert case is not None, f"no call is found for {aim}"
+            result = judged(name, operator.kernel, case, operator)
+            assert result.outcome is Outcome.PASSED, f"{aim}: {result.reason}"
+        subsumed = {check.name for check in operator.checks if check.subsumed is not None}
+        assert subsumed <= calls.broken_by_one_fault(), "calls break them"
+        assert not any(map(calls.can_answer, subsumed)), "but another one answers first"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "never_right"), [("masked_col2im_forward", set()), ("masked_im2col_forward", {"adds_to_data_col"})]
+)
+def test_each_wrong_implementation_is_right_somewhere(name, never_right):
+    """One that is wrong everywhere has more than one mistake; that none is right everywhere is the audit's rule."""
+    subject = subject_of(Session(), name, seeds=0)
+    cases = [*(one.case for one in draw_calls(name) if computes(name, one)), *subject.computing]
+    found = {
+        mutant.name
+        for mutant in subject.mutants
+        if not any(judged(name, mutant.fresh(), case, subject.operator).outcome is Outcome.PASSED for case in cases)
+    }
+    # A sum with what marks unwritten memory is never right.
+    assert found == never_right
