@@ -82,10 +82,10 @@ def test_every_planted_bug_gets_its_outcome(run, example, twins, bug, outcome, w
     """One small case of every operator is enough to meet each; the tile edges need the sizes around them."""
     selection = ["--tag", "boundary", "-k", "65 and not 655"] if bug == "tile_edge" else twins
     library = example / "build" / f"libmluops_host_{bug}.so"
-    # All cases loop for ever: none is innocent and needs more.
-    limit = 0.2 if bug == "endless_loop" else 60
-    process = "--isolate" if outcome in ("memory", "crashed", "timed_out") else "--no-isolate"
-    result = run(*selection, "--backend", f"c:{library}", "--timeout", limit, process)
+    # Where every case loops for ever, none is innocent and needs more time.
+    isolated = ("--timeout", 0.2 if bug == "endless_loop" else 60)
+    process = isolated if outcome in ("memory", "crashed", "timed_out") else ("--no-isolate",)
+    result = run(*selection, "--backend", f"c:{library}", *process)
     assert result.code == 1
     bad = [r for r in result.results.values() if r["outcome"] != "passed"]
     assert {r["outcome"] for r in bad} == {outcome}

@@ -23,7 +23,7 @@ def runtime(name: str) -> str:
 @pytest.mark.slow(seconds=40)
 def test_the_tests_of_the_library_pass_under_sanitizers(tmp_path: Path) -> None:
     target = tmp_path / LIBRARY.name
-    flags = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+    flags = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
     assert build(target, flags) is None
     environment = os.environ | {
         "LD_PRELOAD": " ".join(map(runtime, ("libasan.so", "libubsan.so"))),
