@@ -57,7 +57,7 @@ def test_the_operators_that_add_half_are_known(operators):
 
 
 @dataclass
-class Found:
+class VariantErrors:
     """What the variants of an operator came to."""
 
     # Case, variant, ratio, worst element and number of elements, of those beyond what arithmetic allows.
@@ -107,7 +107,7 @@ def check_in_half(found, case, variant, bound):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_right_variants_stay_within_the_bound(catalogue, operators, name):
     """Those that compute in half where the operator adds half: to make all variants takes most of the time."""
-    operator, in_float, in_half = operators[name], Found(), Found()
+    operator, in_float, in_half = operators[name], VariantErrors(), VariantErrors()
     for case in default_cases(catalogue, operator):
         call = bind_values(case, operator)
         bounds = bounds_of(operator, call)

@@ -35,7 +35,7 @@ def zero(output, index):
     return replace(output, lambda _: 0, index)
 
 
-def unwritten(output, index):
+def leave_unwritten(output, index):
     """Part of an output stays what it was."""
 
     def spoil(call, outputs, before):
@@ -140,7 +140,7 @@ BUGS = [
     ),
     Bug(
         "voxel_pooling_forward", "output_features[1:] is never written",
-        unwritten(_POOLED, np.s_[1:]), "when batch_size ≥ {}", (2, 2),
+        leave_unwritten(_POOLED, np.s_[1:]), "when batch_size ≥ {}", (2, 2),
     ),
     Bug("voxel_pooling_forward", "elements of pos_memo[:, :, 1] are 1 too large", memo_off_by_one),
     Bug("voxel_pooling_forward", "all of output_features is as if the last point of every cell wins", last_point_wins),
@@ -160,7 +160,7 @@ BUGS = [
         "masked_col2im_forward", "all of im is laid out with the axes 2 and 3 swapped",
         replace("im", lambda im: im.transpose(0, 1, 3, 2).reshape(im.shape)),
     ),
-    Bug("masked_col2im_forward", "im[:, -1] is never written", unwritten("im", np.s_[:, -1])),
+    Bug("masked_col2im_forward", "im[:, -1] is never written", leave_unwritten("im", np.s_[:, -1])),
     Bug("masked_col2im_forward", "im[:, :, :, 0] is zero", zero("im", np.s_[..., 0])),
     Bug(
         "three_nn_forward", "all of idx is wrong: indices 1 and 2 of axis 2 are swapped; dist2 is wrong, too",
@@ -216,7 +216,7 @@ BUGS = [
     Bug(
         "dynamic_point_to_voxel_forward", "all of voxel_feats is scaled by 0.5", mean_halved, "when reduce_type = 1"
     ),
-    Bug("dynamic_scatter_backward", "grad_feats[-1] is never written", unwritten("grad_feats", -1)),
+    Bug("dynamic_scatter_backward", "grad_feats[-1] is never written", leave_unwritten("grad_feats", -1)),
     Bug(
         "dynamic_scatter_backward", "all of grad_feats is reversed along axis 0",
         replace("grad_feats", lambda rows: rows[::-1]),
@@ -230,7 +230,7 @@ BUGS = [
         "indice_convolution_backward_data", "input_grad[:, 32:] is zero",
         zero("input_grad", np.s_[:, 32:]), "when Ci ≥ {}", (33, 64),
     ),
-    Bug("indice_convolution_backward_data", "input_grad[-1] is never written", unwritten("input_grad", -1)),
+    Bug("indice_convolution_backward_data", "input_grad[-1] is never written", leave_unwritten("input_grad", -1)),
     Bug(
         "indice_convolution_backward_data", "all of input_grad is as if the last pair of every row wins",
         last_pair_wins("output_grad", "input_grad", backward=True), "only when K ≥ {}", (2, 2),
