@@ -91,8 +91,11 @@ def pytest_collection_finish():
 
 
 def pytest_xdist_auto_num_workers(config):
-    """A worker per core, and two more for slow tests: they wait for processes, time limits and disks."""
-    return len(os.sched_getaffinity(0)) + (0 if is_quick(config) else 2)
+    """A worker per core, and one more for slow tests, which wait for processes, time limits and disks.
+
+    Each takes ten seconds of processor time before its first test.
+    """
+    return len(os.sched_getaffinity(0)) + (0 if is_quick(config) else 1)
 
 
 @pytest.fixture(scope="session", autouse=True)

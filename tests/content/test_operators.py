@@ -1,4 +1,5 @@
-"""Every operator on drawn calls: reference, kernel and literal definition agree, and all checks are asked in order."""
+"""Every operator on drawn calls: reference, kernel and literal definition agree, all checks are asked in order, and
+nothing is drawn that documents leave open."""
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from generators.three_nn_forward import search
 from generators.voxel_pooling_forward import point_by_point
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.buffers import bind_values
+from mluops_gtest.core.call import Status
 from mluops_gtest.core.operator_parts import EXACT, MUTANTS, SPACE
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller
@@ -40,7 +42,54 @@ UNBROKEN = {
     "three_nn_forward": lambda call: search.apply(search.Steps(), call),
     "voxel_pooling_forward": lambda call: point_by_point.apply(point_by_point.Steps(), call),
 }
+# Their documents ask for equality.
+COPYING = {"dynamic_scatter_backward", "get_indice_pairs", "masked_col2im_forward", "masked_im2col_forward"}
+# Their documents exclude NaN and Inf, or do not speak of them.
+FINITE = {
+    "dynamic_scatter_backward",
+    "indice_convolution_backward_data",
+    "indice_convolution_backward_filter",
+    "indice_convolution_forward",
+}
+# The tensors whose layouts documents have checked, and what else is a layout of a tensor's own.
+CHECKED = {
+    "indice_convolution_backward_data": {"filters"},
+    "indice_convolution_forward": {"filters"},
+    "masked_col2im_forward": {"im"},
+    "masked_im2col_forward": {"feature"},
+    "three_interpolate_backward": {"grad_output", "indices", "weights", "grad_features"},
+    "three_interpolate_forward": {"features", "indices", "weights", "output"},
+}
+OWN = {"indice_convolution_backward_filter": {"filters_grad": {"ARRAY", "HWCN"}}}
+DEVICES = {None, 200, 220, 270, 290, 370, 590}
 BY_NAME = pytest.mark.parametrize("name", OPERATORS)
+
+
+def test_cases_name_devices_that_documents_name(catalogue):
+    assert [draft.id for draft in catalogue.drafts.values() if draft.expect.arch not in DEVICES] == []
+
+
+def is_defined(name, case):
+    """What the document of the operator asks of the numbers of a call that computes."""
+    floats = {tensor.id: tensor.values for tensor in case.tensors if tensor.desc.dtype.is_float}
+    if name in FINITE and not all(np.isfinite(values).all() for values in floats.values()):
+        return False
+    if name == "dynamic_point_to_voxel_forward" and case.params["reduce_type"] == 2:
+        valid = (case.tensor("coors").values >= 0).all(axis=1)
+        if np.isnan(floats["feats"][valid]).any():
+            return False
+    tiny = np.finfo(np.float32).smallest_normal
+    singles = [values for values in floats.values() if values.dtype == np.float32]
+    return name in COPYING or not any(((values != 0) & (np.abs(values) < tiny)).any() for values in singles)
+
+
+def check_layouts(name, operator, case):
+    """A tensor has a layout of its own, or a check refuses the call."""
+    for spec in operator.tensors:
+        own = OWN.get(name, {}).get(spec.id, {layout.value for layout in spec.layouts})
+        if spec.id not in case.expect.null_descriptor and case.tensor(spec.id).desc.layout.value not in own:
+            assert spec.id in CHECKED.get(name, ())
+            assert case.expect.status is not Status.SUCCESS
 
 
 def draw_calls(name):
@@ -66,8 +115,12 @@ def test_drawn_calls_are_answered_by_the_kernel_as_by_the_reference_and_contradi
             for one in calls:
                 result = executor.run_case(one.case, operator)
                 assert result.outcome is Outcome.PASSED, f"{one.case.id} {one.faults}: {result.reason}"
+        for one in drawn:
+            assert one.case.expect.arch in DEVICES, one.case.id
+            check_layouts(name, operator, one.case)
         for one in computing:
             assert_reference_is_the_definition(name, one.case)
+            assert is_defined(name, one.case), f"{one.case.id} {one.faults}"
     assert len(drawn) > 0.9 * CASES, "few draws are passed over"
     assert len(computing) > 0.4 * CASES, "most calls compute"
     assert len({one.case.expect.check for one in drawn}) > 20, "and the others reach many checks"

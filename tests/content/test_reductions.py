@@ -16,7 +16,7 @@ from mluops_gtest.search.minimise import minimised
 
 OPERATORS = load_operators(Path(__file__).parents[2])
 MAX_ELEMENTS = 600
-SHAPES = 4
+SHAPES = 2
 # More than any search needs: only the end of what can be taken away ends it.
 CALLS = 4000
 

@@ -17,10 +17,10 @@ def not_passed(results):
     return {case for case, result in results.items() if result["outcome"] != "passed"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_no_default_case_of_arithmetic_fails_it(run, backend):
-    result = run(*options(backend))
+@pytest.mark.slow(seconds=10)
+def test_no_default_case_of_arithmetic_fails_it(run):
+    """One that flushes all flushes results, too."""
+    result = run(*options("FlushesAll"))
     assert {case for case in not_passed(result.results) if case.partition("/")[0] not in COPYING} == set()
     assert {case.partition("/")[0] for case in not_passed(result.results)} == COPYING - {"get_indice_pairs"}
 

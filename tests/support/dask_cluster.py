@@ -9,8 +9,16 @@ import dask
 from distributed import LocalCluster
 
 if __name__ == "__main__":
-    # A worker that dies comes back, however long that takes a busy machine; Dask would give it up after 15 s.
-    dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
+    dask.config.set(
+        {
+            # A worker that dies comes back, however long that takes a busy machine; Dask would give it up after 15 s.
+            "distributed.deploy.lost-worker-timeout": "1h",
+            # What Dask measures of itself keeps idle processes busy.
+            "distributed.worker.profile.enabled": False,
+            "distributed.admin.tick.interval": "1s",
+            "distributed.admin.system-monitor.interval": "10s",
+        }
+    )
     with LocalCluster(
         n_workers=int(sys.argv[1]), threads_per_worker=1, processes=True, dashboard_address=":0", silence_logs=50
     ) as cluster:

@@ -16,7 +16,7 @@ from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.writer import ResultFiles, write_causes
 from tests.support.reports import report, result
-from tests.unit.judging.test_cause_ids import failure
+from tests.unit.judging.test_groups import failure
 
 NAMES = ["op/c", "op/a", "op/b"]
 
