@@ -1,4 +1,4 @@
-"""What documents leave open is not asked of a kernel without its tag; that it is not drawn, test_operators.py looks at."""
+"""What documents leave open needs its tag in a declared case; test_operators.py looks at what is drawn."""
 
 import pytest
 from msgspec.structs import replace
