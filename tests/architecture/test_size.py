@@ -9,7 +9,7 @@ import pytest
 from tests.support.source_trees import modules
 
 # Lines that are no blank, comment, docstring or import; files; packages at the top.
-MOST_CODE = 30_700
+MOST_CODE = 29_586
 MOST_FILES = 170
 PACKAGES = 12
 _NO_CODE = {
