@@ -1,13 +1,11 @@
 """baseline.json: small, sorted, exact enough, and never made of failures; and which of its cases a selection means."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from mluops_gtest.base.errors import ContentError, ExitCode, NothingSelectedError, UsageError
-from mluops_gtest.catalog.root import Root
-from mluops_gtest.catalog.selection import Catalogue, select
+from mluops_gtest.catalog.selection import select
 from mluops_gtest.core.case import Query
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.results.gate import Accept, Policy, decide
@@ -185,14 +183,6 @@ def test_other_values_and_a_part_of_a_run_are_no_baseline(selection, words):
 def test_a_run_that_compared_nothing_is_no_baseline(results):
     with pytest.raises(NothingSelectedError, match="compared nothing"):
         updated(outcomes(**results))
-
-
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def catalogue():
-    return Catalogue(Root(ROOT))
 
 
 def selection(**given):

@@ -216,8 +216,7 @@ def test_whatever_the_words_they_are_read_back(tmp_path_factory, owner, reason, 
 
 @pytest.mark.parametrize("outcome", [outcome.value for outcome in Outcome if outcome.fails])
 def test_failures_of_values_and_statuses_are_written_alone(tmp_path_factory, outcome):
-    before = outcomes(a="passed", b="passed")
-    decision = gate(before, outcomes(a=outcome, b="passed"))
+    decision = gate(BEFORE, outcomes(a=outcome, b="passed"))
     waivers, left_out = read_back(tmp_path_factory, decision)
     if outcome in ("failed", "wrong_status", "flaky"):
         assert ([one.case for one in waivers], left_out) == (["op/a"], {})

@@ -254,9 +254,6 @@ def test_the_text_gives_the_same_coverage_back():
     assert Coverage.from_text(FEATURES, "").seen == set()
 
 
-ROOT = Path(__file__).parents[3]
-
-
 prepared_draws = cache(lambda name: draws(name=name))
 
 
