@@ -337,10 +337,17 @@ class TestDeviceMemory:
         run(device, call)
         assert (call.array("data_col").view(np.uint32) == 0x7FA5A5A5).all()
 
-    def test_a_write_behind_the_workspace_is_found_on_the_device(self, device):
-        device.behave("overrun the workspace")
+    @pytest.mark.parametrize(
+        ("how", "words"),
+        [
+            ("overrun the workspace", "wrote past the end of workspace, first at byte 1 behind it"),
+            ("past the end", "wrote past the end of data_col, first at byte 3 behind it"),
+        ],
+    )
+    def test_a_write_behind_a_buffer_is_found_on_the_device(self, device, how, words):
+        device.behave(how)
         call = im2col(workspace=np.full(64, 0xA5, np.uint8), workspace_size=64)
-        with pytest.raises(Violated, match=r"^wrote past the end of workspace, first at byte 1 behind it$"):
+        with pytest.raises(Violated, match=f"^{words}$"):
             run(device, call)
 
     def test_a_changed_input_comes_back_to_the_harness_which_compares_it(self, device):
