@@ -1,5 +1,6 @@
 """exec:COMMAND by programs that are wrong in one way each; most are shell scripts of a few lines."""
 
+import contextlib
 import gc
 import json
 import os
@@ -17,6 +18,7 @@ from mluops_gtest.backends import exec_backend as served
 from mluops_gtest.backends.exec_backend import ExecBackend
 from mluops_gtest.base.errors import BackendError
 from mluops_gtest.casefiles.writer import CallFolderWriter
+from mluops_gtest.catalog.operators import load_operator
 from mluops_gtest.core.call import Declined, OpCall, Status, TensorArg
 from mluops_gtest.core.case import Expect
 from mluops_gtest.core.outcome import Outcome
@@ -24,6 +26,28 @@ from mluops_gtest.core.tensor import DType, Layout, Tensor, TensorDesc
 from mluops_gtest.running.case_run import Options
 from mluops_gtest.running.timing import Sampling
 from tests.support.shell_programs import ANSWER, COPY, GOOD, SERVE, execute, gone, scale_call, scale_case, vector
+from tests.support.toy_root import write_toy_root
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory):
+    return load_operator(write_toy_root(tmp_path_factory.mktemp("toy")) / "generators" / "scale_by.py")
+
+
+@pytest.fixture
+def adapter(tmp_path, operator):
+    """Makes the backend of a shell script; closes it afterwards."""
+    with contextlib.ExitStack() as stack:
+
+        def make(script, serve=False):
+            path = tmp_path / "program.sh"
+            path.write_text(SERVE.format(body=script) if serve and "read -r" not in script else script)
+            backend = ExecBackend(f"sh {path}", CallFolderWriter({operator.name: operator}), serve)
+            stack.callback(backend.close)
+            return backend
+
+        yield make
+
 
 both_ways = pytest.mark.parametrize("serve", [False, True], ids=["started", "served"])
 
@@ -112,11 +136,7 @@ def test_death_by_a_signal_is_a_crash(adapter, operator, serve, name):
         (f"{GOOD}exit 3\n", Outcome.ERROR, ["exited with 3", "result.json does not count"]),
         (f"echo forgot\n{COPY}", Outcome.ERROR, ["without a status: it wrote no result.json. Last printed: forgot"]),
         (answer(declined="no float here"), Outcome.SKIPPED, ["declined: no float here"]),
-        (
-            answer(status=3, notes=["y_desc"]),
-            Outcome.WRONG_STATUS,
-            ["answered BAD_PARAM (y_desc), expected SUCCESS"],
-        ),
+        (answer(status=3, notes=["y_desc"]), Outcome.WRONG_STATUS, ["answered BAD_PARAM (y_desc), expected SUCCESS"]),
     ],
     ids=["wrong values", "exits", "answers and exits", "no status", "declines", "another status"],
 )
@@ -458,11 +478,8 @@ def test_another_device_gets_another_process(adapter, tmp_path):
     assert first == second != third
 
 
-def test_serving_starts_nothing_before_the_first_call(operator, tmp_path):
-    path = tmp_path / "program.sh"
-    path.write_text("touch $0.started\n")
-    backend = ExecBackend(f"sh {path}", CallFolderWriter({operator.name: operator}), serve=True)
-    backend.close()
+def test_serving_starts_nothing_before_the_first_call(adapter, tmp_path):
+    adapter("touch $0.started\nread -r folder\n", serve=True).close()
     assert not (tmp_path / "program.sh.started").exists()
 
 

@@ -131,14 +131,6 @@ def test_broken_files_are_told(data, message):
         parse(data)
 
 
-@pytest.mark.parametrize("text", [EVERYTHING, PLAIN_TEXT])
-def test_there_and_back_loses_nothing(tmp_path, text):
-    a, b, c, d = (tmp_path / name for name in ("a.prototxt", "b.pb", "c.prototxt", "d.pb"))
-    a.write_bytes(text)
-    assert convert(a, b, SCHEMA) == convert(b, c, SCHEMA) == convert(c, d, SCHEMA) == ()
-    assert b.read_bytes() == d.read_bytes()
-
-
 UNKNOWN_TEXT = PLAIN_TEXT + b"new_field: 1 op_extra { a: 2 }"
 
 

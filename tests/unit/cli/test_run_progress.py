@@ -1,4 +1,4 @@
-"""The progress line: failures so far, the time left, and only what fits; tables that look as rich lays them out."""
+"""The progress line: failures so far, the time left, and only what fits; tables as rich has them; words of the tool."""
 
 import contextlib
 import io
@@ -9,11 +9,16 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.table import Table
 
+from mluops_gtest.base.native import arrays as comparing
+from mluops_gtest.cli.commands.doctor import disagreements
+from mluops_gtest.cli.main import run_main
 from mluops_gtest.cli.terminal import Line, RemainingTime, RunProgress, clock_words, fit_line, stdout, whole_table
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import CaseFinished, CaseStarted, RunFinished, RunStarted
 from mluops_gtest.results.reports.terminal import escape
 from mluops_gtest.running.plan import CASE_NS
+from mluops_gtest.version import __version__
+from tests.support.native_core import NATIVE, going
 from tests.support.reports import report, result
 
 
@@ -169,3 +174,45 @@ def test_what_is_more_than_a_plain_cell_is_left_to_rich(cell):
     table = Table("head", box=None, pad_edge=False)
     table.add_row(cell)
     assert printed(table, whole_table) == printed(table, Console.print)
+
+
+# Its place in struct figures of native.h.
+LARGEST = 7
+
+
+@pytest.mark.parametrize("arguments", [["--version", "-v"], ["-v", "--version"], ["-V", "--verbose"]])
+def test_a_verbose_version_says_what_it_runs_on(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with going(NATIVE):
+        assert run_main(arguments) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == f"mluops-test {__version__}"
+    assert [line.split()[0] for line in others] == ["python", "numpy", "native"]
+    assert others[-1].startswith("native core active (")
+
+
+def test_the_doctor_finds_the_installation_sound(capsys: pytest.CaptureFixture[str]) -> None:
+    with going(NATIVE):
+        assert run_main(["doctor", "--self"]) == 0
+    assert capsys.readouterr().out.endswith("the native core and numpy find the same figures, bit for bit\n")
+
+
+def test_the_doctor_needs_something_to_check(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_main(["doctor"]) == 2
+    assert "--backend BACKEND, or --self" in capsys.readouterr().err
+
+
+def test_the_doctor_finds_a_core_that_miscounts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = comparing.NativePair.figures
+
+    def wrong(self, first, cells):
+        found = list(right(self, first, cells))
+        found[LARGEST] *= 1 + 2**-52
+        return tuple(found)
+
+    monkeypatch.setattr(comparing.NativePair, "figures", wrong)
+    with going(NATIVE):
+        assert disagreements()
+        assert run_main(["doctor", "--self"]) == 1
+    assert "set MLUOPS_TEST_NATIVE=0 and report it" in capsys.readouterr().out

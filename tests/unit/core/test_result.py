@@ -130,17 +130,12 @@ def words_of(predicate):
     return {outcome.value for outcome in Outcome if predicate(outcome)}
 
 
-def test_no_two_outcomes_share_a_sign():
-    signs = [outcome.sign for outcome in Outcome]
-    assert len(set(signs)) == len(signs)
-    assert all(len(sign) == 1 for sign in signs)
-
-
-@pytest.mark.parametrize("lang", ["en", "zh"])
-def test_every_outcome_has_words_of_its_own_in_every_language(lang):
-    words = [outcome.words[lang] for outcome in Outcome]
+@pytest.mark.parametrize("told", [lambda o: o.sign, lambda o: o.words["en"], lambda o: o.words["zh"]])
+def test_no_two_outcomes_share_a_sign_or_words(told):
+    words = [told(outcome) for outcome in Outcome]
     assert all(words)
     assert len(set(words)) == len(words)
+    assert all(len(outcome.sign) == 1 for outcome in Outcome)
 
 
 def test_the_order_by_gravity_has_each_outcome_once_and_what_blocks_first():

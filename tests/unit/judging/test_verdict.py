@@ -165,20 +165,17 @@ def test_a_failure_outweighs_a_suspicion():
     assert [type(cause) for cause in judgement.causes] == [c.Exceeded]
 
 
-def test_without_a_criterion_nothing_is_proved():
+def test_without_a_criterion_nothing_is_proved_nor_where_nothing_is_compared():
     operator = replace(DOUBLES, outputs=(replace(DOUBLES.outputs[0], criteria={}),))
     judgement = judge(RIGHT, operator=operator)
     assert (judgement.outcome, judgement.causes) == (Outcome.SUSPECT, (c.NoCriterion("y", "float"),))
+    assert (Judgement().outcome, Judgement().causes) == (Outcome.SUSPECT, (c.NothingCompared(),))
 
 
 def test_an_output_that_is_not_compared_is_a_note():
     judgement = judge((0.0, 0.0, 0.0, 0.0), case=replace(CASE, criteria=(None,)))
     assert judgement.notes == ["y is not compared (threshold_use: 0)"]
     assert judgement.outcome is Outcome.PASSED
-
-
-def test_nothing_compared_is_suspect():
-    assert (Judgement().outcome, Judgement().causes) == (Outcome.SUSPECT, (c.NothingCompared(),))
 
 
 @pytest.mark.parametrize(
@@ -265,19 +262,20 @@ def test_an_output_with_fewer_rows_than_the_operator_owns_is_a_broken_case():
         expectation_of(doubling(count=5), operator)
 
 
-def test_no_memory_is_not_the_fault_of_the_case():
-    def reference(call):
-        raise MemoryError
-
-    with pytest.raises(MemoryError):
-        expectation_of(without_values(doubling()), replace(DOUBLES, reference=reference))
+def lacks_memory(call):
+    raise MemoryError("all of it")
 
 
-def test_a_mistake_of_the_reference_is_not_the_fault_of_the_case():
-    def reference(call):
-        return Baseline({"y": (2 * call.array("x")).astype(np.float64)}, {"count": 4})
+def widens(call):
+    return Baseline({"y": (2 * call.array("x")).astype(np.float64)}, {"count": 4})
 
-    with pytest.raises(OperatorError, match="returns 'y' as float64"):
+
+@pytest.mark.parametrize(
+    ("reference", "error", "words"),
+    [(lacks_memory, MemoryError, "all of it"), (widens, OperatorError, "returns 'y' as float64")],
+)
+def test_no_memory_and_a_mistake_of_the_reference_are_not_the_fault_of_the_case(reference, error, words):
+    with pytest.raises(error, match=words):
         expectation_of(without_values(doubling()), replace(DOUBLES, reference=reference))
 
 
@@ -314,13 +312,10 @@ def test_an_ulp_is_the_way_to_the_next_number(value):
         assert ulp(Fraction(abs(value)), DType.HALF) == Fraction(above) - Fraction(abs(value))
 
 
-def test_integers_are_taken_as_they_are():
+def test_integers_are_taken_as_they_are_and_bfloat16_as_its_bits():
     assert rounded(2**40 + 1, DType.INT64) == 2**40 + 1
     assert ulp(7, DType.INT32) == 1
     assert stored_number(np.int64(2**60 + 1), DType.INT64) == 2**60 + 1
-
-
-def test_bfloat16_is_the_number_that_its_bits_stand_for():
     assert stored_number(np.uint16(0x3FC0), DType.BFLOAT16) == Fraction(3, 2)
     assert rounded(1 + Fraction(1, 2**8), DType.BFLOAT16) == 1
 

@@ -276,21 +276,22 @@ def test_two_conditions_are_named_where_neither_is_enough():
     assert (rule.passing_inside, rule.passing_outside) == (0, len(passing))
 
 
-def test_equally_good_rules_are_all_named():
-    columns = {M: [*range(50, 60), *range(1, 30)], N: [*range(70, 80), *range(1, 30)]}
-    found = rules_for(columns, 10, 29)
-    assert {rule.conditions[0].feature for rule in found} == {M, N}
+SPLIT = [*range(50, 60), *range(1, 30)]
 
 
-def test_more_than_three_equally_good_rules_are_none():
-    columns = {Feature("dim", name): [*range(50, 60), *range(1, 30)] for name in "abcd"}
-    assert rules_for(columns, 10, 29) == ()
-
-
-@pytest.mark.parametrize(("failing", "passing"), [(2, 30), (30, 2)])
-def test_fewer_than_three_cases_on_a_side_say_nothing(failing, passing):
-    columns = {M: [100] * failing + [1] * passing}
-    assert rules_for(columns, failing, passing) == ()
+@pytest.mark.parametrize(
+    ("columns", "failing", "named"),
+    [
+        ({M: SPLIT, N: [*range(70, 80), *range(1, 30)]}, 10, {M, N}),
+        ({Feature("dim", name): SPLIT for name in "abcd"}, 10, set()),
+        ({M: [100] * 2 + [1] * 30}, 2, set()),
+        ({M: [100] * 30 + [1] * 2}, 30, set()),
+    ],
+    ids=["all that are equally good", "more than three", "few that fail", "few that pass"],
+)
+def test_up_to_three_equally_good_rules_over_enough_cases_are_named(columns, failing, named):
+    (size,) = {len(values) for values in columns.values()}
+    assert {rule.conditions[0].feature for rule in rules_for(columns, failing, size - failing)} == named
 
 
 def test_symbols_of_a_shape_are_its_own_names():

@@ -264,12 +264,9 @@ def test_drift_is_growth_over_the_usual_reading(values, factor):
     assert drift.factor == pytest.approx(factor)
 
 
-def test_a_half_has_a_higher_floor():
+def test_a_half_has_a_higher_floor_and_a_share_of_one_sided_errors_does_not_drift():
     assert trend(values=(1e-6, 1e-3), dtype="half").drifts[0].factor == 1.0
     assert trend(values=(1e-6, 1e-3), dtype="float").drifts[0].factor == pytest.approx(1000)
-
-
-def test_a_share_of_one_sided_errors_does_not_drift():
     assert trend(values=(0.1, 0.9), criterion="diff4").drifts == ()
 
 

@@ -134,9 +134,7 @@ def test_the_summary_groups_by_host_where_hosts_differ():
     assert "Hosts: node1: 1 passed; node2: 1 passed, 1 failed" in text_of(report(*TWO), "text")
     for others in (TWO[:1], [result("a")]):
         assert "Hosts:" not in text_of(report(*others), "text")
-
-
-def test_pages_and_junit_tell_the_host_of_each_case():
+    # Pages and JUnit tell the host of each case.
     assert '"node2 #1"' in text_of(report(*TWO), "html")
     assert {"node1", "node2"} <= {one.get("value") for one in elements_of(report(*TWO), "property")}
 
@@ -214,20 +212,14 @@ def test_what_is_worse():
     assert [sides for sides in worse + others if pair(*sides).worse] == worse
 
 
-def test_another_reading_is_a_change_and_nothing_worse():
+def test_another_reading_is_a_change_and_nothing_worse_and_another_time_or_two_nan_are_none():
     (row,) = compare(report(result(value=1e-6)), report(result(value=2e-6))).rows
     assert (row.changed, row.worse) == (True, False)
     (reading,) = row.readings
     assert (reading.output, reading.criterion, reading.before, reading.after) == ("y", "diff1", 1e-6, 2e-6)
-
-
-def test_another_time_is_no_change():
     (row,) = compare(report(result(seconds=1.0)), report(result(seconds=2.0))).rows
     assert (row.changed, row.seconds) == (False, (1.0, 2.0))
-
-
-def test_two_nan_are_the_same():
-    (row,) = compare(report(result("a", F, value=math.nan)), report(result("a", F, value=math.nan))).rows
+    (row,) = compare(*[report(result("a", F, value=math.nan))] * 2).rows
     assert not row.changed
 
 

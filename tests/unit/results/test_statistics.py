@@ -268,16 +268,14 @@ def test_calls_that_may_be_overhead_alone_are_neither_faster_nor_slower():
     assert compare_backends(first, second).answer is TimeVerdict.SLOWER
 
 
-def test_the_figures_of_a_small_sample():
+def test_the_figures_of_a_small_sample_one_of_which_has_no_interval():
     figures = timing_stats([30, 10, 20, 1000])
     assert (figures.count, figures.median, figures.mad) == (4, 25, 10)
     assert figures.cv == pytest.approx(1.8509, rel=1e-3)
-
-
-def test_one_sample_has_a_median_and_no_interval():
     figures = timing_stats([7])
     assert (figures.median, figures.mad, figures.cv) == (7, 0, 0)
     assert (figures.low, figures.high, figures.half_width) == (0, math.inf, math.inf)
+    assert timing_stats([0] * 20).half_width == math.inf, "times of nothing are never tight"
 
 
 @pytest.mark.parametrize(("count", "rank"), [(5, 0), (6, 1), (9, 2), (10, 2), (20, 6), (30, 10), (100, 40)])
@@ -303,10 +301,6 @@ def test_the_interval_holds_the_true_median_at_least_95_times_in_100(count):
     assert held >= 935
 
 
-def test_times_of_nothing_are_never_tight():
-    assert timing_stats([0] * 20).half_width == math.inf
-
-
 # 1 GB/s and 1 Gop/s: 1000 bytes or operations are one microsecond.
 DEVICE = {"name": "toy", "bandwidth": 1e9, "peak": 1e9}
 
@@ -320,10 +314,6 @@ def timed(io_bytes, ops, microseconds, *, tags=("random",), device=(), figures=D
     )
     (found,) = timed_results(report(one), figures)
     return found
-
-
-def test_results_without_samples_are_left_out():
-    assert timed_results(report(result(), result("b", perf=Perf(()))), DEVICE) == ()
 
 
 @pytest.mark.parametrize(
@@ -361,7 +351,8 @@ def test_the_devices_own_time_counts_where_it_is_told():
     assert found.efficiency.io == pytest.approx(0.5)
 
 
-def test_without_a_device_or_theory_there_is_no_verdict():
+def test_without_a_device_or_theory_there_is_no_verdict_and_without_samples_no_time():
+    assert timed_results(report(result(), result("b", perf=Perf(()))), DEVICE) == ()
     assert timed(500, 0, 1, figures=None).efficiency is None
     assert timed(None, None, 1).efficiency is None
 

@@ -225,7 +225,5 @@ def test_both_queries_of_a_case_without_a_pointer_to_the_size_are_judged():
     case = doubling(expect=Expect(null_pointer=("size",)))
     wrong, _ = judged(CHECKED, case, QueryAnswer(ASK, OLD), QueryAnswer(ASK, OK, size_null=True))
     assert [type(one) for one in wrong] == [Refusals, QueryStatus]
-
-
-def test_the_pointer_to_the_size_has_a_name_where_there_are_queries():
+    # The pointer has a name where there are queries.
     assert CHECKED.pointers == (*DOUBLES.pointers, "size")

@@ -74,13 +74,6 @@ def pairs_of_every_length(dtype: DType) -> list[tuple[Pair, list[object]]]:
     return with_figures(pairs, dtype)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: dtype.value)
-def test_every_length_has_the_same_figures(dtype: DType, level: str) -> None:
-    for pair, figures in pairs_of_every_length(dtype):
-        assert compare_by(level, *pair, dtype) == figures, len(pair[0])
-
-
 @cache
 def finite_pairs(dtype: DType) -> list[tuple[Pair, list[object]]]:
     """Random bits have a NaN in almost every row: these have none or a few, and signs that may differ or not."""
@@ -96,13 +89,6 @@ def finite_pairs(dtype: DType) -> list[tuple[Pair, list[object]]]:
                 evaluated[place] = -1
             pairs.append((evaluated.copy().view(dtype.storage), baseline.view(dtype.storage)))
     return with_figures(pairs, dtype)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.value)
-def test_finite_numbers_with_one_nan_among_them_have_the_same_figures(dtype: DType, level: str) -> None:
-    for number, (pair, figures) in enumerate(finite_pairs(dtype)):
-        assert compare_by(level, *pair, dtype) == figures, number
 
 
 @pytest.mark.slow
@@ -148,37 +134,41 @@ def test_threads_change_no_bit(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @cache
-def pairs_but_for_one_end() -> list[tuple[Pair, list[object]]]:
+def pairs_but_for_one_end(dtype: DType) -> list[tuple[Pair, list[object]]]:
+    """A cell that is equal but for its end weighs what it must."""
     baseline = random_parts(3, 3 * CELL, 4).astype(np.float32) / np.float32(3)
     pairs = []
     for place in (CELL - 1, CELL, 2 * CELL + 5 * LANES, 3 * CELL - 1):
         evaluated = baseline.copy()
         evaluated[place] += 1000
         pairs.append((evaluated, baseline))
-    return with_figures(pairs, DType.FLOAT)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_a_cell_that_is_equal_but_for_its_end_weighs_what_it_must(level: str) -> None:
-    for pair, figures in pairs_but_for_one_end():
-        assert compare_by(level, *pair, DType.FLOAT) == figures
+    return with_figures(pairs, dtype)
 
 
 @cache
-def pairs_hard_to_divide() -> list[tuple[Pair, list[object]]]:
+def pairs_hard_to_divide(dtype: DType) -> list[tuple[Pair, list[object]]]:
     """Quotients that differ in their last bit, subnormal ones, and those that overflow: no shortcut may lose one."""
     tiny, huge = 5e-324, 1.7976931348623157e308
     baseline = np.array([1.0, 3.0, 1e300, huge, 1e-5, -huge, 1e-6, 2e-6] * 80)
     evaluated = np.nextafter(baseline, 0)
     evaluated[100:] = np.nextafter(evaluated[100:], 0)
     evaluated[5], evaluated[301], baseline[301], evaluated[302] = huge, tiny, -tiny, tiny
-    return with_figures(((evaluated[start:], baseline[start:]) for start in range(0, 600, 7)), DType.DOUBLE)
+    return with_figures(((evaluated[start:], baseline[start:]) for start in range(0, 600, 7)), dtype)
+
+
+PAIRS = [
+    *((pairs_of_every_length, dtype) for dtype in TYPES),
+    *((finite_pairs, dtype) for dtype in FLOATS),
+    (pairs_but_for_one_end, DType.FLOAT),
+    (pairs_hard_to_divide, DType.DOUBLE),
+]
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_relative_error_is_the_divided_one(level: str) -> None:
-    for pair, figures in pairs_hard_to_divide():
-        assert compare_by(level, *pair, DType.DOUBLE) == figures
+@pytest.mark.parametrize(("pairs", "dtype"), PAIRS, ids=lambda one: getattr(one, "value", None) or one.__name__)
+def test_every_level_finds_the_same_figures(pairs, dtype: DType, level: str) -> None:
+    for number, (pair, figures) in enumerate(pairs(dtype)):
+        assert compare_by(level, *pair, dtype) == figures, (number, len(pair[0]))
 
 
 KINDS = (CriterionKind.DIFF1,)

@@ -102,10 +102,7 @@ X, Y = place([BufferSpec("x", 100, 4, 4), BufferSpec("bytes", 10)], Side.BEHIND)
         (BASE + Y.end + 1, "SIGSEGV, touched 2 bytes past the end of bytes"),
         (BASE + Y.start - 1, "SIGSEGV, touched 1 byte before the start of bytes"),
         (BASE + X.end + GAP_BYTES - 4, f"SIGSEGV, touched {GAP_BYTES} bytes past the end of x"),
-        (
-            BASE + Y.end + GAP_BYTES,
-            f"SIGSEGV, touched at address {BASE + Y.end + GAP_BYTES:#x}, far from every buffer",
-        ),
+        (BASE + Y.end + GAP_BYTES, f"SIGSEGV, touched at address {BASE + Y.end + GAP_BYTES:#x}, far from every buffer"),
         (BASE + X.start + 8, "SIGSEGV, touched byte 8 of x"),
         (0, "SIGSEGV, touched at address 0x0, a null pointer"),
     ],
