@@ -5,7 +5,7 @@ import io
 import subprocess
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,16 @@ def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield node.lineno, "." * node.level + (node.module or "")
+
+
+def wrong_imports(trees: dict[Path, ast.Module], is_wrong: Callable[[str, str], bool]) -> list[str]:
+    """Place and module of each import for which the rule, asked with the module and the file's name, says so."""
+    return [
+        f"{place(path, line)} imports {module}"
+        for path, tree in trees.items()
+        for line, module in imports(tree)
+        if is_wrong(module, path.name)
+    ]
 
 
 def heavy_modules_after(code: str) -> list[str]:
@@ -60,26 +70,16 @@ def may_be_in_a_generator(module: str, file: str = "reference.py") -> bool:
 
 @pytest.mark.slow
 def test_generators_import_authoring_alone() -> None:
-    wrong = [
-        f"{place(path, line)} imports {module}"
-        for path, tree in generators().items()
-        for line, module in imports(tree)
-        if not may_be_in_a_generator(module, path.name)
-    ]
-    assert wrong == []
+    assert wrong_imports(generators(), lambda module, file: not may_be_in_a_generator(module, file)) == []
 
 
 @pytest.mark.slow
 def test_nobody_imports_an_optional_part_or_torch() -> None:
     """Parts are loaded by name, by those who need them; so a run without torch never comes near it."""
     parts = {".mutants", ".torch_kernel", ".c_api", "torch"}
-    wrong = [
-        f"{place(path, line)} imports {module}"
-        for path, tree in (modules() | generators()).items()
-        for line, module in imports(tree)
-        if module in parts and (module, path.name) not in {("torch", "torch_kernel.py"), (".mutants", "variants.py")}
-    ]
-    assert wrong == []
+    allowed = {("torch", "torch_kernel.py"), (".mutants", "variants.py")}
+    everything = modules() | generators()
+    assert wrong_imports(everything, lambda module, file: module in parts and (module, file) not in allowed) == []
 
 
 def test_the_rule_for_generators_tells_right_from_wrong() -> None:
@@ -94,13 +94,7 @@ def test_the_rule_for_generators_tells_right_from_wrong() -> None:
 
 @pytest.mark.slow
 def test_the_engine_imports_no_generator() -> None:
-    wrong = [
-        place(path, line)
-        for path, tree in modules().items()
-        for line, module in imports(tree)
-        if module.partition(".")[0] == "generators"
-    ]
-    assert wrong == []
+    assert wrong_imports(modules(), lambda module, _: module.partition(".")[0] == "generators") == []
 
 
 # What goes by one door, and the modules that are the door. A call folder is temporary, and a worker prints to its pipe.
@@ -130,9 +124,7 @@ def test_files_and_terminals_are_written_by_one_door() -> None:
         if path.relative_to(ROOT / "mluops_gtest").as_posix() not in WRITERS[name]
     ]
     assert wrong == []
-    assert [
-        place(path, line) for path, tree in modules().items() for line, m in imports(tree) if m == "rich.markup"
-    ] == []
+    assert wrong_imports(modules(), lambda module, _: module == "rich.markup") == []
 
 
 def lone_calls(tree: ast.Module) -> list[int]:

@@ -116,14 +116,10 @@ def test_reading_goes_on_while_somebody_writes(tmp_path):
     path = tmp_path / "history.sqlite"
     with History(path, create=True) as history:
         history.add(report(result()))
-    writer = sqlite3.connect(path, isolation_level=None)
-    writer.execute("BEGIN IMMEDIATE")
-    try:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
         with History(path) as history:
             assert len(history.trends(history.runs())) == 1
-    finally:
-        writer.execute("ROLLBACK")
-        writer.close()
 
 
 def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path):
