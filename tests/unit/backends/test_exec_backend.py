@@ -69,10 +69,8 @@ def test_a_shell_script_is_a_kernel(adapter, operator, serve):
 
 @both_ways
 def test_an_empty_call_does_not_start_the_program(adapter, operator, serve, tmp_path):
-    sampling = Sampling(warmup=0, samples=3)
-    result = execute(
-        adapter(f"echo once >> {tmp_path / 'starts'}\n{GOOD}", serve), operator, options=Options(sampling=sampling)
-    )
+    backend = adapter(f"echo once >> {tmp_path / 'starts'}\n{GOOD}", serve)
+    result = execute(backend, operator, options=Options(sampling=Sampling(warmup=0, samples=3)))
     assert (result.outcome, result.perf.overhead_ns > 0) == (Outcome.PASSED, True)
     assert len((tmp_path / "starts").read_text().splitlines()) == 1 + 3
 
@@ -212,10 +210,8 @@ def test_a_time_does_not_outlive_its_call(adapter):
 
 @both_ways
 def test_of_what_is_printed_head_and_tail_are_kept(adapter, operator, serve):
-    result = execute(
-        adapter("echo the start >&2; head -c 3000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo the end >&2\n", serve),
-        operator,
-    )
+    program = "echo the start >&2; head -c 3000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo the end >&2\n"
+    result = execute(adapter(program, serve), operator)
     (printed,) = (note for note in result.notes if "printed:\n" in note)
     assert printed.endswith("x\nthe end")
     assert "printed:\nthe start\nx" in printed
@@ -453,9 +449,8 @@ def test_a_late_done_answers_no_other_call(adapter, operator):
 
 def test_a_server_that_turns_silent_is_an_error(adapter, operator, monkeypatch, tmp_path):
     monkeypatch.setattr(served, "GRACE", 0.05)
-    result = execute(
-        adapter(f"read -r folder\necho $$ > {tmp_path}/pid\nexec 1>&-\nexec sleep 60\n", serve=True), operator
-    )
+    backend = adapter(f"read -r folder\necho $$ > {tmp_path}/pid\nexec 1>&-\nexec sleep 60\n", serve=True)
+    result = execute(backend, operator)
     assert result.outcome is Outcome.ERROR
     assert "closed its output without the line 'done'" in result.reason
     assert gone(int((tmp_path / "pid").read_text()))

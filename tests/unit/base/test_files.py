@@ -18,6 +18,7 @@ from mluops_gtest.judging.blocks import profile_of
 from mluops_gtest.judging.criteria import compare
 from mluops_gtest.judging.elementwise import element_errors
 from tests.conftest import ROOT
+from tests.support.native_core import NATIVE, NUMPY, going
 from tests.support.resident import resident
 
 BYTES = np.arange(1, (1 << 21) + 1, dtype="<f4").view(np.uint8)
@@ -185,11 +186,13 @@ PASSES = {
 
 
 @drops_pages
+@pytest.mark.parametrize("way", [NUMPY, NATIVE])
 @pytest.mark.parametrize("name", PASSES)
-def test_what_was_compared_is_let_go(array, name):
+def test_what_was_compared_is_let_go(array, name, way):
     """A large baseline lies in a mapped file: whoever has compared a part of it keeps none of it in memory."""
     values = array.view("<f4").reshape(2, -1)
     other = values + np.float32(0.5) if name != "inputs" else values.copy()
     assert resident(values) > values.nbytes // 2
-    PASSES[name](values, other)
+    with going(way):
+        PASSES[name](values, other)
     assert resident(values) < values.nbytes // 8

@@ -177,12 +177,8 @@ def test_the_first_check_that_the_call_breaks_decides(operator, case, size_null,
             continue
         (found,) = wrong
         assert isinstance(found, QueryStatus)
-        assert (found.function, found.answered, found.expected, found.check) == (
-            ASK,
-            status.name,
-            owed.name,
-            check or "",
-        )
+        told = (found.function, found.answered, found.expected, found.check)
+        assert told == (ASK, status.name, owed.name, check or "")
         assert found.remarks == ("size NULL" if size_null else "")
 
 

@@ -15,7 +15,9 @@ from generators.voxel_pooling_forward.pooling import pooled
 from mluops_gtest.authoring import call_of, random
 from mluops_gtest.authoring.random import Stream
 from mluops_gtest.authoring.rows import add_rows, blended, native_add_rows, scattered, wide_rows
+from mluops_gtest.base import files
 from mluops_gtest.base.native.library import LEVELS
+from mluops_gtest.core import buffers
 from mluops_gtest.core.buffers import fill, first_difference, pattern_of, places_holding, places_touched
 from mluops_gtest.core.tensor import DType
 from mluops_gtest.judging.blocks import profile_of
@@ -28,7 +30,10 @@ ONE_OF_EACH_SIZE = (DType.INT8, DType.BFLOAT16, DType.FLOAT, DType.DOUBLE, DType
 
 @pytest.mark.parametrize("way", [NUMPY, NATIVE])
 @pytest.mark.parametrize("size", SIZES)
-def test_the_first_byte_that_differs_is_found_at_any_place(size: int, way: str) -> None:
+def test_the_first_byte_that_differs_is_found_at_any_place(size: int, way: str, monkeypatch) -> None:
+    """Also behind the seams of pieces and of numpy's blocks."""
+    for module, name, value in ((files, "_LEAST", 1), (files, "PIECE", 30_000), (buffers, "_BLOCK", 10_000)):
+        monkeypatch.setattr(module, name, value)
     left = np.arange(size).astype(np.uint8)
     with going(way):
         assert first_difference(left, left.copy()) is None
