@@ -1,9 +1,11 @@
-"""What the layout promises: who may import whom, no registration by import, a start that costs no heavy import."""
+"""What the layout promises: who may import whom, one place for a fact, a start without heavy imports, a size."""
 
 import ast
+import io
 import subprocess
 import sys
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,16 @@ def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield node.lineno, "." * node.level + (node.module or "")
+
+
+def wrong_imports(trees: dict[Path, ast.Module], is_wrong: Callable[[str, str], bool]) -> list[str]:
+    """Place and module of each import for which the rule, asked with the module and the file's name, says so."""
+    return [
+        f"{place(path, line)} imports {module}"
+        for path, tree in trees.items()
+        for line, module in imports(tree)
+        if is_wrong(module, path.name)
+    ]
 
 
 def heavy_modules_after(code: str) -> list[str]:
@@ -58,26 +70,16 @@ def may_be_in_a_generator(module: str, file: str = "reference.py") -> bool:
 
 @pytest.mark.slow
 def test_generators_import_authoring_alone() -> None:
-    wrong = [
-        f"{place(path, line)} imports {module}"
-        for path, tree in generators().items()
-        for line, module in imports(tree)
-        if not may_be_in_a_generator(module, path.name)
-    ]
-    assert wrong == []
+    assert wrong_imports(generators(), lambda module, file: not may_be_in_a_generator(module, file)) == []
 
 
 @pytest.mark.slow
 def test_nobody_imports_an_optional_part_or_torch() -> None:
     """Parts are loaded by name, by those who need them; so a run without torch never comes near it."""
     parts = {".mutants", ".torch_kernel", ".c_api", "torch"}
-    wrong = [
-        f"{place(path, line)} imports {module}"
-        for path, tree in (modules() | generators()).items()
-        for line, module in imports(tree)
-        if module in parts and (module, path.name) not in {("torch", "torch_kernel.py"), (".mutants", "variants.py")}
-    ]
-    assert wrong == []
+    allowed = {("torch", "torch_kernel.py"), (".mutants", "variants.py")}
+    everything = modules() | generators()
+    assert wrong_imports(everything, lambda module, file: module in parts and (module, file) not in allowed) == []
 
 
 def test_the_rule_for_generators_tells_right_from_wrong() -> None:
@@ -92,13 +94,7 @@ def test_the_rule_for_generators_tells_right_from_wrong() -> None:
 
 @pytest.mark.slow
 def test_the_engine_imports_no_generator() -> None:
-    wrong = [
-        place(path, line)
-        for path, tree in modules().items()
-        for line, module in imports(tree)
-        if module.partition(".")[0] == "generators"
-    ]
-    assert wrong == []
+    assert wrong_imports(modules(), lambda module, _: module.partition(".")[0] == "generators") == []
 
 
 # What goes by one door, and the modules that are the door. A call folder is temporary, and a worker prints to its pipe.
@@ -128,9 +124,7 @@ def test_files_and_terminals_are_written_by_one_door() -> None:
         if path.relative_to(ROOT / "mluops_gtest").as_posix() not in WRITERS[name]
     ]
     assert wrong == []
-    assert [
-        place(path, line) for path, tree in modules().items() for line, m in imports(tree) if m == "rich.markup"
-    ] == []
+    assert wrong_imports(modules(), lambda module, _: module == "rich.markup") == []
 
 
 def lone_calls(tree: ast.Module) -> list[int]:
@@ -226,3 +220,97 @@ def test_nobody_reads_words() -> None:
     assert reads(ast.parse("result.reason.startswith('declined')", mode="eval").body)
     found = [place(path, node.lineno) for path, tree in modules().items() for node in ast.walk(tree) if reads(node)]
     assert found == []
+
+
+# The literal, and the module that has it.
+FACTS = {
+    ".prototxt": "base/files.py",
+    ".pb": "base/files.py",
+    "baselines.lock": "casefiles/lock.py",
+    "MLUOPS_TEST_CACHE": "base/files.py",
+    "MLUOPS_TEST_DEVICE": "core/case.py",
+    "MLUOPS_TEST_HISTORY": "results/history.py",
+    "MLUOPS_TEST_KEEP_CALLS": "backends/exec_backend.py",
+    "MLUOPS_TEST_NATIVE": "base/native/library.py",
+    "MLUOPS_TEST_SETTINGS": "cli/main.py",
+    0x5C: "core/buffers.py",
+    70: "base/errors.py",
+    74: "base/errors.py",
+    130: "base/errors.py",
+}
+
+
+@pytest.mark.slow
+def test_a_fact_stands_in_one_module() -> None:
+    found: dict[object, list[str]] = {fact: [] for fact in FACTS}
+    for path, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and type(node.value) in (str, int) and node.value in found:
+                found[node.value].append(path.relative_to(ROOT / "mluops_gtest").as_posix())
+    assert found == {fact: [module] for fact, module in FACTS.items()}
+
+
+@pytest.mark.slow
+def test_a_class_has_a_name_of_its_own() -> None:
+    """One name, one meaning; causes are always written `cause.Declined` and may be called like what they tell of.
+
+    What Python programs get may extend the class of the same name: it is one, and means the same.
+    """
+    places: dict[str, list[str]] = {}
+    for path, tree in modules().items():
+        for node in tree.body:
+            if (
+                not isinstance(node, ast.ClassDef)
+                or node.name.startswith("_")
+                or path.name in ("cause.py", "infrastructure.py")
+            ):
+                continue
+            extends = any(isinstance(base, ast.Attribute) and base.attr == node.name for base in node.bases)
+            if not (extends and path.name == "api.py"):
+                places.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    assert len(places) > 200
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+# Lines that are no blank, comment, docstring or import; files; packages at the top.
+MOST_CODE = 29_586
+MOST_FILES = 170
+PACKAGES = 12
+_NO_CODE = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
+}  # fmt: skip
+
+
+def code_lines(text: str, tree: ast.Module) -> int:
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            skipped.update(range(node.lineno, node.end_lineno + 1))
+        elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            skipped.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    code: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in _NO_CODE:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(code - skipped)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ('"""Doc."""\n\nimport os\n\n\ndef f():\n    """Doc."""\n    # why\n    return os.sep\n', 2),
+        ("x = (\n    1,\n)\n", 3),
+        ("", 0),
+    ],
+)
+def test_what_counts(text, lines):
+    assert code_lines(text, ast.parse(text)) == lines
+
+
+@pytest.mark.slow
+def test_the_package_does_not_grow_unnoticed():
+    files = modules()
+    assert len(files) <= MOST_FILES
+    assert sum(code_lines(path.read_text(encoding="utf-8"), tree) for path, tree in files.items()) <= MOST_CODE
+    top = min(files, key=lambda path: len(path.parts)).parent
+    assert len([path for path in top.iterdir() if (path / "__init__.py").exists()]) == PACKAGES

@@ -1,4 +1,4 @@
-"""Mistakes of any operator: each is wrong where its message says so, and right everywhere else."""
+"""Mistakes and roundings of any operator: each is wrong where its message says so, and right everywhere else."""
 
 import numpy as np
 import pytest
@@ -14,6 +14,8 @@ from mluops_gtest.authoring.mistakes import (
     sum_goes_on,
     tails_left,
 )
+from mluops_gtest.authoring.narrowing import NARROW
+from mluops_gtest.authoring.roundings import WRONG_COPIES, flushed, rounded_up_to_half, truncated_to_half
 
 BEFORE = -7
 
@@ -74,3 +76,64 @@ def test_an_input_that_serves_as_scratch_is_zero_afterwards():
     call = call_of("toy", {"factor": 2}, {"values": values}, {"output": np.zeros(2, np.float32)})
     input_cleared(doubled, "values").run(call)
     assert (call.array("output").tolist(), call.array("values").tolist()) == ([2, 2], [0, 0])
+
+
+SMALLEST = 2.0**-24
+
+
+def test_halves_are_rounded_toward_zero_or_up_from_the_middle():
+    value = np.array([0.25, 0.5, 0.75, 1.5, 2.5, 2.25, 1023.5, 1024.5, 2049, 7], np.float32)
+    truncated = np.array([0, 0, 0, 1, 2, 2, 1023, 1024, 2048, 7])
+    up = np.array([0, 1, 1, 2, 3, 2, 1024, 1025, 2050, 7])
+    for sign in (1, -1):
+        exact = sign * value * np.float32(SMALLEST)
+        assert truncated_to_half(exact).tolist() == (sign * truncated * SMALLEST).tolist()
+        assert rounded_up_to_half(exact).tolist() == (sign * up * SMALLEST).tolist()
+
+
+def test_what_half_does_not_reach_is_infinite_and_what_is_no_number_stays_so():
+    values = np.array([1e6, -1e6, np.inf, -np.inf, np.nan], np.float32)
+    for rounded in (truncated_to_half, rounded_up_to_half):
+        np.testing.assert_array_equal(rounded(values), [np.inf, -np.inf, np.inf, -np.inf, np.nan])
+
+
+@pytest.mark.parametrize(("dtype", "smallest"), [(np.float16, 2.0**-14), (np.float32, 2.0**-126)])
+def test_only_subnormal_numbers_are_flushed(dtype, smallest):
+    values = np.array([smallest, -smallest, smallest / 2, -smallest / 2, 0, 1, np.inf, np.nan], dtype)
+    result = flushed(values)
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result, np.array([smallest, -smallest, 0, 0, 0, 1, np.inf, np.nan], dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_each_wrong_copy_changes_the_numbers_that_it_names_and_no_other(dtype):
+    largest, tiny = np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal
+    values = np.array([np.nan, np.inf, -np.inf, tiny, 1 + np.finfo(dtype).eps, largest, -0.0, 3], dtype)
+    exact = dtype is np.float16
+    changed = {
+        "drops_nan": {0: 0},
+        "clamps_infinity": {1: largest, 2: -largest},
+        "flushes_denormals": {3: 0},
+        "through_half": {} if exact else {3: 0, 4: 1, 5: np.inf},
+    }
+    for name, _, copy in WRONG_COPIES:
+        expected = values.copy()
+        for place, value in changed[name].items():
+            expected[place] = value
+        result = copy(values)
+        assert result.dtype == dtype
+        np.testing.assert_array_equal(result, expected)
+
+
+NARROWED = {
+    "int8": {127: 127, -128: -128, 128: -128, -129: 127, 256: 0},
+    "int16": {32767: 32767, 32768: -32768, -(2**31): 0},
+    "half": {2048: 2048, -2049: -2048, 2051: 2052, 2**31 - 1: 65504},
+    "float": {2**24: 2**24, 2**24 + 1: 2**24, 2**31 - 1: 2**31},
+}
+
+
+def test_narrow_integers_are_wrong_beyond_what_they_hold_and_right_within_it():
+    assert {kind for kind, _, _ in NARROW} == NARROWED.keys()
+    for kind, _, narrow in NARROW:
+        assert narrow(np.array([*NARROWED[kind]], np.int64)).tolist() == [*NARROWED[kind].values()], kind

@@ -21,6 +21,17 @@ def load(load_case, operators):
     return call
 
 
+@pytest.fixture
+def reduced(load, operators):
+    """Makes the call of a declared case, and what is left of it without some places of a quantity."""
+
+    def reduce(case_id, quantity, start, stop):
+        call = load(case_id)
+        return call, operators.part(call.operator, REDUCTIONS)[quantity].without(call, start, stop)
+
+    return reduce
+
+
 def shapes(made):
     return {name: array.shape for name, array in made.inputs.items()}
 
@@ -30,9 +41,8 @@ def test_places_behind_the_lost_ones_move_up():
     assert renumbered(np.array([-1, 0, 1]), 0, 1).tolist() == [-1, 0, 0]
 
 
-def test_a_symbol_shrinks_every_tensor_and_the_parameter_of_its_name(load, operators):
-    call = load("voxel_pooling_forward/bevdepth_twin")
-    made = operators.part("voxel_pooling_forward", REDUCTIONS)["points"].without(call, 10, 90)
+def test_a_symbol_shrinks_every_tensor_and_the_parameter_of_its_name(reduced):
+    call, made = reduced("voxel_pooling_forward/bevdepth_twin", "points", 10, 90)
     assert shapes(made) == {"geom_xyz": (2, 16, 3), "input_features": (2, 16, 5)}
     assert made.params["num_points"] == 16
     assert made.outputs == {"output_features": (2, 8, 8, 5), "pos_memo": (2, 16, 3)}
@@ -40,9 +50,8 @@ def test_a_symbol_shrinks_every_tensor_and_the_parameter_of_its_name(load, opera
     np.testing.assert_array_equal(made.inputs["geom_xyz"], call.array("geom_xyz")[:, kept])
 
 
-def test_a_smaller_grid_renumbers_the_points(load, operators):
-    call = load("voxel_pooling_forward/bevdepth_twin")
-    made = operators.part("voxel_pooling_forward", REDUCTIONS)["columns"].without(call, 0, 7)
+def test_a_smaller_grid_renumbers_the_points(reduced):
+    call, made = reduced("voxel_pooling_forward/bevdepth_twin", "columns", 0, 7)
     before, after = call.array("geom_xyz"), made.inputs["geom_xyz"]
     assert made.params["num_voxel_x"] == 1
     np.testing.assert_array_equal(after[..., 1:], before[..., 1:])
@@ -50,19 +59,15 @@ def test_a_smaller_grid_renumbers_the_points(load, operators):
     assert (after[..., 0][inside] == 0).all()
 
 
-def test_a_symbol_in_a_product_shrinks_the_axis_in_proportion(load, operators):
-    call = load("masked_im2col_forward/many_channels_1025_float")
-    reductions = operators.part("masked_im2col_forward", REDUCTIONS)
+def test_a_symbol_in_a_product_shrinks_the_axis_in_proportion(reduced):
+    call, made = reduced("masked_im2col_forward/many_channels_1025_float", "channels", 1, 1025)
     rows, masks = call.tensor("data_col").dims
-    made = reductions["channels"].without(call, 1, 1025)
     assert made.outputs["data_col"] == (rows // 1025, masks)
     assert made.inputs["feature"].shape[1] == 1
 
 
-def test_a_lost_row_takes_its_pairs_with_it(load, operators):
-    call = load("indice_convolution_forward/centerpoint_0_twin_float")
-    reductions = operators.part("indice_convolution_forward", REDUCTIONS)
-    made = reductions["rows_in"].without(call, 0, 15)
+def test_a_lost_row_takes_its_pairs_with_it(reduced):
+    _, made = reduced("indice_convolution_forward/centerpoint_0_twin_float", "rows_in", 0, 15)
     pairs, counts = made.inputs["indice_pairs"], made.params["indice_num"]
     assert made.inputs["features"].shape[0] == pairs.shape[2] == 1
     assert max(counts) == 1
@@ -95,9 +100,8 @@ def broken(operator, call, made: RecipeOutput):
     return operator.broken(call_of(operator.name, made.params, made.inputs, outputs, layouts))
 
 
-def test_lost_points_are_no_longer_counted(load, operators):
-    call = load("dynamic_scatter_backward/sorted_map_50")
-    made = operators.part("dynamic_scatter_backward", REDUCTIONS)["points"].without(call, 1, 50)
+def test_lost_points_are_no_longer_counted(reduced):
+    call, made = reduced("dynamic_scatter_backward/sorted_map_50", "points", 1, 50)
     counts = made.inputs["voxel_points_count"]
     names = made.inputs["point2voxel_map"]
     assert made.inputs["feats"].shape[0] == len(names) == 1
@@ -106,9 +110,8 @@ def test_lost_points_are_no_longer_counted(load, operators):
     np.testing.assert_array_equal(counts[:number], wanted[:number])
 
 
-def test_sites_of_a_lost_plane_go_and_the_output_space_follows(load, operators):
-    call = load("get_indice_pairs/network_down_41x1440x1440_twin")
-    made = operators.part("get_indice_pairs", REDUCTIONS)["space_d"].without(call, 1, 41)
+def test_sites_of_a_lost_plane_go_and_the_output_space_follows(reduced):
+    call, made = reduced("get_indice_pairs/network_down_41x1440x1440_twin", "space_d", 1, 41)
     assert made.params["input_space"][0] == 1
     assert made.params["output_space"] != call.param("output_space")
     assert (made.inputs["indices"][:, 1] == 0).all()

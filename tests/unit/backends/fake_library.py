@@ -77,11 +77,7 @@ def pairs(**changes):
     params = {"dimnb": 5, "batch": 2, "pad": (0, 1, 2), "stride": (1, 2, 3), "dilation": (4, 5, 6)}
     params |= {"input_space": (7, 8, 9), "filter_space": (1, 2, 3), "output_space": (10, 11, 12)}
     params |= {"sub_m": 1, "transpose": 0, "inverse": 0}
-    outputs = {
-        "out_indices": tensor((7, 4)),
-        "indice_pairs": tensor((6, 2, 5)),
-        "indice_num": tensor((6,)),
-    }
+    outputs = {"out_indices": tensor((7, 4)), "indice_pairs": tensor((6, 2, 5)), "indice_num": tensor((6,))}
     return replace(OpCall("get_indice_pairs", params, {"indices": tensor((5, 4))}, outputs), **changes)
 
 

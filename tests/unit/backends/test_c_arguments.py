@@ -22,13 +22,8 @@ from mluops_gtest.core.call import Declined
 
 
 def test_every_word_has_its_type():
-    words = {
-        HANDLE: c_void_p,
-        PARAMS: c_void_p,
-        WORKSPACE: c_void_p,
-        WORKSPACE_SIZE: c_size_t,
-        ASKED_SIZE: POINTER(c_size_t),
-    }
+    words = dict.fromkeys((HANDLE, PARAMS, WORKSPACE), c_void_p)
+    words |= {WORKSPACE_SIZE: c_size_t, ASKED_SIZE: POINTER(c_size_t)}
     assert types_of(tuple(words)) == list(words.values())
     assert types_of((*descriptor("x"), *data("x"))) == [c_void_p, c_void_p]
     numbers = [("int", CType.INT, c_int), ("long", CType.INT64, c_int64), ("real", CType.FLOAT, c_float)]

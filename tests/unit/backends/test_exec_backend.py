@@ -1,9 +1,12 @@
 """exec:COMMAND by programs that are wrong in one way each; most are shell scripts of a few lines."""
 
+import contextlib
+import gc
 import json
 import os
 import signal
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,16 +14,40 @@ import numpy as np
 import pytest
 
 from mluops_gtest.backends import exec_backend
+from mluops_gtest.backends import exec_backend as served
 from mluops_gtest.backends.exec_backend import ExecBackend
 from mluops_gtest.base.errors import BackendError
 from mluops_gtest.casefiles.writer import CallFolderWriter
+from mluops_gtest.catalog.operators import load_operator
 from mluops_gtest.core.call import Declined, OpCall, Status, TensorArg
 from mluops_gtest.core.case import Expect
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.tensor import DType, Layout, Tensor, TensorDesc
 from mluops_gtest.running.case_run import Options
 from mluops_gtest.running.timing import Sampling
-from tests.support.shell_programs import ANSWER, COPY, GOOD, execute, gone, scale_call, scale_case, vector
+from tests.support.shell_programs import ANSWER, COPY, GOOD, SERVE, execute, gone, scale_call, scale_case, vector
+from tests.support.toy_root import write_toy_root
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory):
+    return load_operator(write_toy_root(tmp_path_factory.mktemp("toy")) / "generators" / "scale_by.py")
+
+
+@pytest.fixture
+def adapter(tmp_path, operator):
+    """Makes the backend of a shell script; closes it afterwards."""
+    with contextlib.ExitStack() as stack:
+
+        def make(script, serve=False):
+            path = tmp_path / "program.sh"
+            path.write_text(SERVE.format(body=script) if serve and "read -r" not in script else script)
+            backend = ExecBackend(f"sh {path}", CallFolderWriter({operator.name: operator}), serve)
+            stack.callback(backend.close)
+            return backend
+
+        yield make
+
 
 both_ways = pytest.mark.parametrize("serve", [False, True], ids=["started", "served"])
 
@@ -42,10 +69,8 @@ def test_a_shell_script_is_a_kernel(adapter, operator, serve):
 
 @both_ways
 def test_an_empty_call_does_not_start_the_program(adapter, operator, serve, tmp_path):
-    sampling = Sampling(warmup=0, samples=3)
-    result = execute(
-        adapter(f"echo once >> {tmp_path / 'starts'}\n{GOOD}", serve), operator, options=Options(sampling=sampling)
-    )
+    backend = adapter(f"echo once >> {tmp_path / 'starts'}\n{GOOD}", serve)
+    result = execute(backend, operator, options=Options(sampling=Sampling(warmup=0, samples=3)))
     assert (result.outcome, result.perf.overhead_ns > 0) == (Outcome.PASSED, True)
     assert len((tmp_path / "starts").read_text().splitlines()) == 1 + 3
 
@@ -109,11 +134,7 @@ def test_death_by_a_signal_is_a_crash(adapter, operator, serve, name):
         (f"{GOOD}exit 3\n", Outcome.ERROR, ["exited with 3", "result.json does not count"]),
         (f"echo forgot\n{COPY}", Outcome.ERROR, ["without a status: it wrote no result.json. Last printed: forgot"]),
         (answer(declined="no float here"), Outcome.SKIPPED, ["declined: no float here"]),
-        (
-            answer(status=3, notes=["y_desc"]),
-            Outcome.WRONG_STATUS,
-            ["answered BAD_PARAM (y_desc), expected SUCCESS"],
-        ),
+        (answer(status=3, notes=["y_desc"]), Outcome.WRONG_STATUS, ["answered BAD_PARAM (y_desc), expected SUCCESS"]),
     ],
     ids=["wrong values", "exits", "answers and exits", "no status", "declines", "another status"],
 )
@@ -189,10 +210,8 @@ def test_a_time_does_not_outlive_its_call(adapter):
 
 @both_ways
 def test_of_what_is_printed_head_and_tail_are_kept(adapter, operator, serve):
-    result = execute(
-        adapter("echo the start >&2; head -c 3000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo the end >&2\n", serve),
-        operator,
-    )
+    program = "echo the start >&2; head -c 3000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo the end >&2\n"
+    result = execute(adapter(program, serve), operator)
     (printed,) = (note for note in result.notes if "printed:\n" in note)
     assert printed.endswith("x\nthe end")
     assert "printed:\nthe start\nx" in printed
@@ -269,9 +288,9 @@ def test_an_interrupted_call_leaves_no_process_and_no_folder(adapter, serve, tmp
     drain = exec_backend.OutputPipe.drain
 
     def interrupt(output):
-        if (tmp_path / "who").exists():
-            signal.raise_signal(signal.SIGINT)
         drain(output)
+        if (tmp_path / "who").exists():  # it is there before anything is printed
+            signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(exec_backend.OutputPipe, "drain", interrupt)
     backend = adapter(
@@ -349,3 +368,119 @@ def test_no_file_stays_open(adapter, operator, serve):
         execute(backend, operator)
         backend.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+WITH_PID = f"echo $$ >> $0.pids\n{GOOD}"
+
+
+def pids(tmp_path):
+    return [int(line) for line in (tmp_path / "program.sh.pids").read_text().split()]
+
+
+def test_one_process_serves_many_calls_and_ends_when_closed(adapter, operator, tmp_path):
+    backend = adapter(WITH_PID, serve=True)
+    for _ in range(3):
+        assert execute(backend, operator).outcome is Outcome.PASSED
+    assert len(set(pids(tmp_path))) == 1
+    assert not gone(pids(tmp_path)[0])
+    backend.close()
+    assert gone(pids(tmp_path)[0])
+    assert execute(backend, operator).outcome is Outcome.PASSED
+    assert len(set(pids(tmp_path))) == 2
+
+
+@pytest.mark.slow
+def test_a_forgotten_backend_leaves_no_process(operator, tmp_path):
+    path = tmp_path / "program.sh"
+    path.write_text(SERVE.format(body=WITH_PID))
+    backend = ExecBackend(f"sh {path}", CallFolderWriter({operator.name: operator}), serve=True)
+    assert execute(backend, operator).outcome is Outcome.PASSED
+    del backend
+    gc.collect()
+    assert gone(pids(tmp_path)[0])
+
+
+def test_a_server_that_does_not_end_is_killed(adapter, operator, tmp_path, monkeypatch):
+    monkeypatch.setattr(served, "GRACE", 0.05)
+    backend = adapter(SERVE.format(body=WITH_PID) + "trap '' TERM\nwhile :; do sleep 0.05; done\n", serve=True)
+    assert execute(backend, operator).outcome is Outcome.PASSED
+    backend.close()
+    assert gone(pids(tmp_path)[0])
+
+
+def test_a_crash_costs_one_call(adapter, operator, tmp_path):
+    """The second of three calls dies; the third is served by a new process."""
+    backend = adapter(f"{WITH_PID}test $(wc -l < $0.pids) = 2 && kill -ABRT $$\n", serve=True)
+    results = [execute(backend, operator) for _ in range(3)]
+    assert [result.outcome for result in results] == [Outcome.PASSED, Outcome.CRASHED, Outcome.PASSED]
+    assert "SIGABRT" in results[1].reason
+    assert results[2].notes == ()
+    first, second, third = pids(tmp_path)
+    assert first == second != third
+
+
+def test_a_death_between_calls_is_noted_at_the_next(adapter, operator, tmp_path):
+    script = f"read -r folder\nset -- $folder\n{WITH_PID}echo done\nkill -SEGV $$\n"
+    backend = adapter(script, serve=True)
+    assert execute(backend, operator).outcome is Outcome.PASSED
+    backend._program._service.process.wait()
+    result = execute(backend, operator)
+    assert result.outcome is Outcome.PASSED
+    assert result.notes == ("the served program died by SIGSEGV after the call before this one and was started again",)
+
+
+def test_lines_that_are_not_done_are_its_printing(adapter, operator):
+    chatter = (
+        "echo almost done\nhead -c 300000 /dev/zero | tr '\\0' y\necho\nprintf 'done\\r\\n'\nprintf 'done\\nrest'\n"
+    )
+    backend = adapter(GOOD + chatter, serve=True)
+    assert [execute(backend, operator).outcome for _ in range(3)] == [Outcome.PASSED] * 3
+
+
+def test_a_late_done_answers_no_other_call(adapter, operator):
+    """Said twice in one breath, then not at all: the second call must not be taken as done."""
+    script = f"read -r folder\nset -- $folder\n{GOOD}printf 'done\\ndone\\n'\nread -r folder\nexit 5\n"
+    backend = adapter(script, serve=True)
+    assert execute(backend, operator).outcome is Outcome.PASSED
+    result = execute(backend, operator)
+    assert result.outcome is Outcome.ERROR
+    assert "exited with 5 before it said 'done'" in result.reason
+
+
+def test_a_server_that_turns_silent_is_an_error(adapter, operator, monkeypatch, tmp_path):
+    monkeypatch.setattr(served, "GRACE", 0.05)
+    backend = adapter(f"read -r folder\necho $$ > {tmp_path}/pid\nexec 1>&-\nexec sleep 60\n", serve=True)
+    result = execute(backend, operator)
+    assert result.outcome is Outcome.ERROR
+    assert "closed its output without the line 'done'" in result.reason
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_dead_server_is_noticed_though_its_child_holds_the_pipe(adapter, operator, tmp_path):
+    backend = adapter(f"read -r folder\nsleep 60 &\necho $! > {tmp_path}/child\nkill -SEGV $$\n", serve=True)
+    try:
+        assert "died by SIGSEGV" in execute(backend, operator).reason
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+
+
+def test_another_device_gets_another_process(adapter, tmp_path):
+    backend = adapter(f"echo $MLUOPS_TEST_DEVICE >> $0.devices\n{WITH_PID}", serve=True)
+    for device in (0, 0, 1):
+        backend.run(scale_call(device=device))
+    assert (tmp_path / "program.sh.devices").read_text().split() == ["0", "0", "1"]
+    first, second, third = pids(tmp_path)
+    assert first == second != third
+
+
+def test_serving_starts_nothing_before_the_first_call(adapter, tmp_path):
+    adapter("touch $0.started\nread -r folder\n", serve=True).close()
+    assert not (tmp_path / "program.sh.started").exists()
+
+
+def test_a_waiting_call_costs_no_processor_time(adapter):
+    """Waiting for a served program is sleeping, not looking all the time."""
+    backend = adapter(f"sleep 0.5\n{GOOD}", serve=True)
+    before = time.process_time()
+    backend.run(scale_call())
+    assert time.process_time() - before < 0.4

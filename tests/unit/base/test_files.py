@@ -11,10 +11,20 @@ import pytest
 from mluops_gtest.base import files as mapped_files
 from mluops_gtest.base.files import let_go, mapped, pieces, remove_tree, settled_bytecode
 from mluops_gtest.catalog.source import array_file, read_array_file
+from mluops_gtest.core.buffers import first_difference
+from mluops_gtest.core.operator import Bound
+from mluops_gtest.core.tensor import CriterionKind, DType
+from mluops_gtest.judging.blocks import profile_of
+from mluops_gtest.judging.criteria import compare
+from mluops_gtest.judging.elementwise import element_errors
 from tests.conftest import ROOT
+from tests.support.native_core import NATIVE, NUMPY, going
 from tests.support.resident import resident
 
-BYTES = np.arange(1 << 20, dtype=np.uint32).view(np.uint8)
+BYTES = np.arange(1, (1 << 21) + 1, dtype="<f4").view(np.uint8)
+
+
+drops_pages = pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="the system cannot be told to drop pages")
 
 
 @pytest.fixture
@@ -25,7 +35,7 @@ def array(tmp_path):
         return np.frombuffer(mapped(file.fileno()), np.uint8)
 
 
-@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="the system cannot be told to drop pages")
+@drops_pages
 def test_what_is_let_go_takes_no_memory_and_is_there_when_asked_for(array):
     assert array.sum(dtype=np.int64) == BYTES.sum(dtype=np.int64)
     assert resident(array) == array.nbytes
@@ -165,3 +175,24 @@ def test_an_edit_of_the_same_length_counts_at_once(tmp_path):
         )
         told.append(done.stdout.strip())
     assert told == ["1", "2"]
+
+
+PASSES = {
+    "compare": lambda values, other: compare(other, values, DType.FLOAT, (CriterionKind.DIFF1,)),
+    "profile": lambda values, other: profile_of("output", other, values, DType.FLOAT),
+    "element-wise check": lambda values, other: element_errors(other, values, DType.FLOAT, Bound(values, 3)),
+    "inputs": lambda values, other: first_difference(*(one.reshape(-1).view(np.uint8) for one in (other, values))),
+}
+
+
+@drops_pages
+@pytest.mark.parametrize("way", [NUMPY, NATIVE])
+@pytest.mark.parametrize("name", PASSES)
+def test_what_was_compared_is_let_go(array, name, way):
+    """A large baseline lies in a mapped file: whoever has compared a part of it keeps none of it in memory."""
+    values = array.view("<f4").reshape(2, -1)
+    other = values + np.float32(0.5) if name != "inputs" else values.copy()
+    assert resident(values) > values.nbytes // 2
+    with going(way):
+        PASSES[name](values, other)
+    assert resident(values) < values.nbytes // 8

@@ -16,15 +16,7 @@ def entry(case_id: str) -> LockEntry:
         "inputs": [{"id": "a", "dtype": "float", "layout": "ARRAY", "dims": [2, 3]}],
         "outputs": [{"id": "b", "dtype": "int32", "layout": "ARRAY", "dims": [2], "strides": [4]}],
     }
-    return LockEntry(
-        id=case_id,
-        declared="0" * 32,
-        stored="",
-        inputs="1" * 32,
-        baseline="2" * 32,
-        tensors=tensors,
-        params={"k": 3, "pad": [1, 2]},
-    )
+    return LockEntry(case_id, "0" * 32, "", "1" * 32, "2" * 32, tensors, {"k": 3, "pad": [1, 2]})
 
 
 def test_lines_are_sorted_and_survive(tmp_path):

@@ -20,14 +20,9 @@ def test_the_numbers_of_the_format_are_fixed():
     assert numbers["api_name"] == 1048576
     assert numbers["toy_scale_param"] == 990001
     tensor = node.DESCRIPTOR.fields_by_name["input"].message_type
-    assert {field.name: field.number for field in tensor.fields if field.name.startswith("value_")} == {
-        "value_f": 7,
-        "value_i": 8,
-        "value_h": 9,
-        "value_l": 17,
-        "value_ui": 18,
-        "value_ul": 19,
-    }
+    values = {field.name: field.number for field in tensor.fields if field.name.startswith("value_")}
+    wanted = {"value_f": 7, "value_i": 8, "value_h": 9, "value_l": 17, "value_ui": 18, "value_ul": 19}
+    assert values == wanted
     assert tensor.fields_by_name["dtype"].enum_type.values_by_name["DTYPE_COMPLEX_HALF"].number == 18
 
 

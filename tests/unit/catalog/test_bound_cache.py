@@ -1,4 +1,7 @@
-"""Bounds beside cached cases: computed once, never stale, never damaged, and nowhere else."""
+"""Bounds beside cached cases: computed once, never stale, never damaged; times of a source that several slots share."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -6,8 +9,8 @@ import pytest
 from mluops_gtest.base.files import ENVIRONMENT
 from mluops_gtest.catalog import source as source_module
 from mluops_gtest.catalog.cache import cache_contents
-from mluops_gtest.catalog.selection import Session
-from mluops_gtest.catalog.source import BoundCache, array_file
+from mluops_gtest.catalog.selection import Selected, Session
+from mluops_gtest.catalog.source import BoundCache, StoredCases, array_file
 from mluops_gtest.core.buffers import computed_bounds
 
 LARGE = "voxel_pooling_forward/precision_wide_long"
@@ -114,3 +117,26 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(load, bounds, cac
 
     monkeypatch.setattr(source_module, "replace_file", full)
     assert same(bounds(case, operator), computed_bounds(case, operator))
+
+
+def test_what_another_slot_makes_meanwhile_is_no_part_of_a_load(toy, monkeypatch):
+    drafts = list(toy.drafts.values())[:2]
+    making, loading = (draft.id for draft in drafts)
+    source = StoredCases(toy, tuple(Selected(d.id, d.operator, d.tags, draft=d) for d in drafts))
+    has_begun, is_made = threading.Event(), threading.Event()
+
+    def load(selected):
+        if selected.id == making:
+            has_begun.wait()
+            source._count_generated(1000.0)
+            is_made.set()
+        else:
+            has_begun.set()
+            is_made.wait()
+
+    monkeypatch.setattr(source, "_load", load)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(source.load, (loading, making)))
+    assert source.times.generate == 1000.0
+    # The 1000 seconds are made up and count against the slot that makes; the other one has waited for a moment.
+    assert -1000.0 < source.times.load < -900.0

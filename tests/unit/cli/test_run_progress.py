@@ -1,14 +1,24 @@
-"""The progress line: failures so far, the time left by what cases cost, and only what fits."""
+"""The progress line: failures so far, the time left, and only what fits; tables as rich has them; words of the tool."""
 
+import contextlib
 import io
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
+from rich.table import Table
 
-from mluops_gtest.cli.terminal import Line, RemainingTime, RunProgress, clock_words, fit_line
+from mluops_gtest.base.native import arrays as comparing
+from mluops_gtest.cli.commands.doctor import disagreements
+from mluops_gtest.cli.main import run_main
+from mluops_gtest.cli.terminal import Line, RemainingTime, RunProgress, clock_words, fit_line, stdout, whole_table
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import CaseFinished, CaseStarted, RunFinished, RunStarted
+from mluops_gtest.results.reports.terminal import escape
 from mluops_gtest.running.plan import CASE_NS
+from mluops_gtest.version import __version__
+from tests.support.native_core import NATIVE, going
 from tests.support.reports import report, result
 
 
@@ -134,3 +144,75 @@ def test_the_line_is_gone_at_the_end(clock):
     assert "0 failed" in page.file.getvalue()
     # Erased, and the cursor shown again.
     assert page.file.getvalue().rstrip("\n").endswith(("\x1b[2K", "\x1b[?25h"))
+
+
+CELLS = st.one_of(
+    st.text("ab [](){}/\\x1b中é△", max_size=9).map(escape),
+    st.sampled_from(["", "[green]passed[/]", "[bold red]×4[/]", "-1.5"]),
+)
+
+
+def printed(table, how):
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        how(stdout(), table)
+    return text.getvalue()
+
+
+@given(st.lists(st.tuples(CELLS, CELLS, CELLS), max_size=5))
+def test_a_table_looks_as_rich_lays_it_out(rows):
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("case", overflow="fold")
+    table.add_column("中文", justify="right", no_wrap=True)
+    table.add_column("")
+    for row in rows:
+        table.add_row(*row)
+    assert printed(table, whole_table) == printed(table, Console.print)
+
+
+@pytest.mark.parametrize("cell", ["two\nlines", "a\ttab", Table("inner")])
+def test_what_is_more_than_a_plain_cell_is_left_to_rich(cell):
+    table = Table("head", box=None, pad_edge=False)
+    table.add_row(cell)
+    assert printed(table, whole_table) == printed(table, Console.print)
+
+
+# Its place in struct figures of native.h.
+LARGEST = 7
+
+
+@pytest.mark.parametrize("arguments", [["--version", "-v"], ["-v", "--version"], ["-V", "--verbose"]])
+def test_a_verbose_version_says_what_it_runs_on(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with going(NATIVE):
+        assert run_main(arguments) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first == f"mluops-test {__version__}"
+    assert [line.split()[0] for line in others] == ["python", "numpy", "native"]
+    assert others[-1].startswith("native core active (")
+
+
+def test_the_doctor_finds_the_installation_sound(capsys: pytest.CaptureFixture[str]) -> None:
+    with going(NATIVE):
+        assert run_main(["doctor", "--self"]) == 0
+    assert capsys.readouterr().out.endswith("the native core and numpy find the same figures, bit for bit\n")
+
+
+def test_the_doctor_needs_something_to_check(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_main(["doctor"]) == 2
+    assert "--backend BACKEND, or --self" in capsys.readouterr().err
+
+
+def test_the_doctor_finds_a_core_that_miscounts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = comparing.NativePair.figures
+
+    def wrong(self, first, cells):
+        found = list(right(self, first, cells))
+        found[LARGEST] *= 1 + 2**-52
+        return tuple(found)
+
+    monkeypatch.setattr(comparing.NativePair, "figures", wrong)
+    with going(NATIVE):
+        assert disagreements()
+        assert run_main(["doctor", "--self"]) == 1
+    assert "set MLUOPS_TEST_NATIVE=0 and report it" in capsys.readouterr().out

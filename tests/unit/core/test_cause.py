@@ -91,10 +91,7 @@ class TestFiles:
         assert read(record).causes == (c.LegacyReason("as it was said then"),)
 
     def test_attempts_of_earlier_versions_have_words(self):
-        record = {
-            **RECORD,
-            "attempts": [{"outcome": "failed", "reason": "off"}, {"outcome": "passed", "reason": ""}],
-        }
+        record = {**RECORD, "attempts": [{"outcome": "failed", "reason": "off"}, {"outcome": "passed", "reason": ""}]}
         assert [attempt.causes for attempt in read(record).attempts] == [(c.LegacyReason("off"),), ()]
 
     @pytest.mark.parametrize(

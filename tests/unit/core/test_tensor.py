@@ -1,8 +1,11 @@
-"""Descriptors: exact counts, extents, strides."""
+"""Descriptors: exact counts, extents, strides; and where a function of an operator is written."""
+
+import functools
 
 import numpy as np
 import pytest
 
+from mluops_gtest.core.operator import source_of
 from mluops_gtest.core.tensor import DType, Layout, TensorDesc
 
 
@@ -39,11 +42,6 @@ def test_counts_do_not_overflow():
     assert not desc((2**31 - 1,)).is_large
 
 
-def test_a_strided_view_reaches_the_right_elements():
-    flat = np.arange(7, dtype="<f4")
-    assert desc((2, 3), (4, 1)).view(flat).tolist() == [[0, 1, 2], [4, 5, 6]]
-
-
 def test_numbers_are_unique_and_words_are_found_again():
     assert len({d.schema_number for d in DType}) == len(DType)
     assert all(DType.named(d.value) is d for d in DType)
@@ -51,7 +49,48 @@ def test_numbers_are_unique_and_words_are_found_again():
     assert all(len(d.poison) == d.itemsize for d in DType)
 
 
-@pytest.mark.parametrize(("step", "expected"), [(1, [[0, 1]]), (2, [[0, 2]])])
-def test_the_stride_of_a_single_row_may_be_anything(step, expected):
-    one_row = desc((1, 2), (2**63 - 1, step))
-    assert one_row.view(np.arange(one_row.extent, dtype="<f4")).tolist() == expected
+@pytest.mark.parametrize(
+    ("dims", "strides", "expected"),
+    [
+        ((2, 3), (4, 1), [[0, 1, 2], [4, 5, 6]]),
+        # The stride of a single row may be anything.
+        ((1, 2), (2**63 - 1, 1), [[0, 1]]),
+        ((1, 2), (2**63 - 1, 2), [[0, 2]]),
+    ],
+)
+def test_a_strided_view_reaches_the_right_elements(dims, strides, expected):
+    strided = desc(dims, strides)
+    assert strided.view(np.arange(strided.extent, dtype="<f4")).tolist() == expected
+
+
+def plain(): ...
+
+
+class Method:
+    def run(self): ...
+
+    def __call__(self): ...
+
+
+@functools.wraps(plain)
+def wrapper(): ...
+
+
+@pytest.mark.parametrize(
+    ("function", "written"),
+    [
+        (plain, plain),
+        (functools.partial(functools.partial(plain, 1), 2), plain),
+        (wrapper, plain),
+        (Method().run, Method.run),
+        (Method.run, Method.run),
+        (Method(), Method.__call__),
+    ],
+)
+def test_file_and_line_are_told(function, written):
+    assert source_of(function) == f"{__file__}:{written.__code__.co_firstlineno}"
+
+
+@pytest.mark.parametrize("function", [len, 7])
+def test_what_has_no_source_is_told_as_it_is(function):
+    assert source_of(function) == repr(function)

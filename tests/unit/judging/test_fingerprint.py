@@ -38,11 +38,8 @@ def test_every_blocking_result_has_one_and_no_other(outcome):
     assert re.fullmatch(r"v1:[0-9a-f]{12}", found) if outcome.blocks else found == ""
 
 
-def test_it_names_no_case():
+def test_it_names_no_case_and_one_that_is_there_is_kept():
     assert with_fingerprint(replace(BLANK, case="op/other")).fingerprint == with_fingerprint(BLANK).fingerprint
-
-
-def test_one_that_is_there_is_kept():
     result = replace(BLANK, fingerprint="v1:0123456789ab")
     assert with_fingerprint(result) is result
 

@@ -286,15 +286,25 @@ def test_swapped_indices_are_named():
     assert format_explanation(found) == "all of out is wrong: indices 1 and 2 of axis 2 are swapped"
 
 
-@pytest.mark.parametrize(("bits", "signed", "kind"), [(8, False, np.uint8), (8, True, np.int8), (16, True, np.int16)])
-def test_integers_that_wrap_are_found(bits, signed, kind):
-    baseline = np.arange(0, 70000, 100, dtype=np.int32)
-    assert explain(baseline.astype(kind).astype(np.int32), baseline).law == x.WrappedTo(bits, signed)
+HUNDREDS, FEW = np.arange(0, 70000, 100, dtype=np.int32), np.arange(40, dtype=np.int32)
+HALF_INFINITE = np.where(np.arange(9)[:, None] % 2, values(), np.float32(np.inf))
+NOISE = np.random.default_rng(9).normal(0, 1, (20, 20)).astype(np.float32)
 
 
-def test_integers_that_are_one_too_large_are_found():
-    baseline = np.arange(40, dtype=np.int32)
-    assert explain(baseline + 1, baseline).law == x.OffBy(1.0)
+@pytest.mark.parametrize(
+    ("evaluated", "baseline", "law"),
+    [
+        (HUNDREDS.astype(np.uint8).astype(np.int32), HUNDREDS, x.WrappedTo(8, False)),
+        (HUNDREDS.astype(np.int8).astype(np.int32), HUNDREDS, x.WrappedTo(8, True)),
+        (HUNDREDS.astype(np.int16).astype(np.int32), HUNDREDS, x.WrappedTo(16, True)),
+        (FEW + 1, FEW, x.OffBy(1.0)),
+        (-HALF_INFINITE, HALF_INFINITE, x.Negated()),
+        (values((20, 20)) + NOISE, values((20, 20)), None),
+    ],
+    ids=["unsigned bytes", "bytes", "short integers", "one too large", "infinite values leave it to others", "noise"],
+)
+def test_laws_of_integers_of_infinite_values_and_of_noise(evaluated, baseline, law):
+    assert explain(evaluated, baseline).law == law
 
 
 def test_what_the_caller_preset_is_told_before_a_constant():
@@ -311,12 +321,6 @@ def test_one_wrong_element_has_no_law_that_needs_others():
     found = explain(evaluated, baseline)
     assert found.law is None
     assert format_explanation(found) == "out[4, 4] is wrong"
-
-
-def test_noise_has_no_law():
-    baseline = values((20, 20))
-    noise = np.random.default_rng(9).normal(0, 1, baseline.shape).astype(np.float32)
-    assert explain(baseline + noise, baseline).law is None
 
 
 @given(st.sampled_from(["half", "tf32", "bfloat16"]), st.floats(width=32))
@@ -345,12 +349,6 @@ def test_whole_numbers_that_stand_elsewhere_by_chance_are_no_law():
     baseline = rng.integers(0, 9, (20, 9)).astype(np.int32)
     found = explain(rng.permutation(baseline.reshape(-1)).reshape(baseline.shape), baseline)
     assert x.BelongElsewhere() not in {one.law for one in found.fitted}
-
-
-def test_infinite_values_leave_a_law_to_the_others():
-    baseline = values()
-    baseline[::2] = np.inf
-    assert explain(-baseline, baseline).law == x.Negated()
 
 
 def test_elements_that_a_law_rounds_to_what_is_right_keep_to_it():

@@ -2,9 +2,12 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mluops_gtest.base.errors import CaseFileError, OperatorError
 from mluops_gtest.core import cause as c
@@ -15,6 +18,7 @@ from mluops_gtest.core.operator import Baseline, CheckVerdict
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Criterion, CriterionKind, DType, exact
+from mluops_gtest.judging.arbitration import error, rounded, stored_number, ulp
 from mluops_gtest.judging.elementwise import expectation_of
 from mluops_gtest.judging.fingerprint import with_fingerprint
 from mluops_gtest.judging.verdict import Judgement, effective_criteria, judge_untouched, judge_values, result_fields
@@ -161,20 +165,17 @@ def test_a_failure_outweighs_a_suspicion():
     assert [type(cause) for cause in judgement.causes] == [c.Exceeded]
 
 
-def test_without_a_criterion_nothing_is_proved():
+def test_without_a_criterion_nothing_is_proved_nor_where_nothing_is_compared():
     operator = replace(DOUBLES, outputs=(replace(DOUBLES.outputs[0], criteria={}),))
     judgement = judge(RIGHT, operator=operator)
     assert (judgement.outcome, judgement.causes) == (Outcome.SUSPECT, (c.NoCriterion("y", "float"),))
+    assert (Judgement().outcome, Judgement().causes) == (Outcome.SUSPECT, (c.NothingCompared(),))
 
 
 def test_an_output_that_is_not_compared_is_a_note():
     judgement = judge((0.0, 0.0, 0.0, 0.0), case=replace(CASE, criteria=(None,)))
     assert judgement.notes == ["y is not compared (threshold_use: 0)"]
     assert judgement.outcome is Outcome.PASSED
-
-
-def test_nothing_compared_is_suspect():
-    assert (Judgement().outcome, Judgement().causes) == (Outcome.SUSPECT, (c.NothingCompared(),))
 
 
 @pytest.mark.parametrize(
@@ -261,17 +262,74 @@ def test_an_output_with_fewer_rows_than_the_operator_owns_is_a_broken_case():
         expectation_of(doubling(count=5), operator)
 
 
-def test_no_memory_is_not_the_fault_of_the_case():
-    def reference(call):
-        raise MemoryError
+def lacks_memory(call):
+    raise MemoryError("all of it")
 
-    with pytest.raises(MemoryError):
+
+def widens(call):
+    return Baseline({"y": (2 * call.array("x")).astype(np.float64)}, {"count": 4})
+
+
+@pytest.mark.parametrize(
+    ("reference", "error", "words"),
+    [(lacks_memory, MemoryError, "all of it"), (widens, OperatorError, "returns 'y' as float64")],
+)
+def test_no_memory_and_a_mistake_of_the_reference_are_not_the_fault_of_the_case(reference, error, words):
+    with pytest.raises(error, match=words):
         expectation_of(without_values(doubling()), replace(DOUBLES, reference=reference))
 
 
-def test_a_mistake_of_the_reference_is_not_the_fault_of_the_case():
-    def reference(call):
-        return Baseline({"y": (2 * call.array("x")).astype(np.float64)}, {"count": 4})
+FLOAT64 = st.floats(allow_nan=False, allow_infinity=False, width=64)
 
-    with pytest.raises(OperatorError, match="returns 'y' as float64"):
-        expectation_of(without_values(doubling()), replace(DOUBLES, reference=reference))
+
+@given(FLOAT64)
+@pytest.mark.parametrize("dtype", [DType.HALF, DType.FLOAT])
+def test_rounding_is_that_of_the_hardware(dtype, value):
+    with np.errstate(over="ignore", under="ignore"):
+        expected = float(np.float64(value).astype(dtype.storage))
+    assert float(rounded(Fraction(value), dtype)) == expected
+
+
+@pytest.mark.parametrize(
+    ("exact", "expected"),
+    [
+        (1 + Fraction(1, 2**24), 1),  # a tie goes to even
+        (1 + Fraction(1, 2**24) + Fraction(1, 2**80), 1 + Fraction(1, 2**23)),  # float64 in between would lose this
+        (Fraction(1, 2**150), 0),
+        (Fraction(3, 2**151), Fraction(1, 2**149)),
+        (Fraction(2**128 - 2**103), math.inf),
+        (Fraction(2**128 - 2**103 - 1), 2**128 - 2**104),
+    ],
+)
+def test_a_float_is_rounded_once_to_even(exact, expected):
+    assert rounded(exact, DType.FLOAT) == expected
+
+
+@given(st.floats(width=16, allow_nan=False, allow_infinity=False))
+def test_an_ulp_is_the_way_to_the_next_number(value):
+    above = float(np.nextafter(np.float16(abs(value)), np.float16(np.inf)))
+    if math.isfinite(above):
+        assert ulp(Fraction(abs(value)), DType.HALF) == Fraction(above) - Fraction(abs(value))
+
+
+def test_integers_are_taken_as_they_are_and_bfloat16_as_its_bits():
+    assert rounded(2**40 + 1, DType.INT64) == 2**40 + 1
+    assert ulp(7, DType.INT32) == 1
+    assert stored_number(np.int64(2**60 + 1), DType.INT64) == 2**60 + 1
+    assert stored_number(np.uint16(0x3FC0), DType.BFLOAT16) == Fraction(3, 2)
+    assert rounded(1 + Fraction(1, 2**8), DType.BFLOAT16) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "exact", "expected"),
+    [
+        (math.nan, math.nan, 0),
+        (math.inf, math.inf, 0),
+        (math.inf, -math.inf, math.inf),
+        (math.nan, Fraction(1), math.inf),
+        (Fraction(1), math.nan, math.inf),
+        (Fraction(1, 3), Fraction(1, 2), Fraction(1, 6)),
+    ],
+)
+def test_what_is_no_number_must_meet_its_like(value, exact, expected):
+    assert error(value, exact) == expected

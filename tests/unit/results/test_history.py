@@ -1,5 +1,6 @@
 """The history file: whole runs, once each, from many processes; how cases went; and files that are none."""
 
+import contextlib
 import json
 import math
 import multiprocessing
@@ -16,6 +17,14 @@ from mluops_gtest.results.history import CaseTrend, History, Measured, Point, Ru
 from tests.support.reports import golden_report, report, result
 
 DAYS = [f"2026-01-0{day}T00:00:00+00:00" for day in range(1, 10)]
+
+
+def execute(path, *statements):
+    """What the last statement finds in the database."""
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        found = [base.execute(statement).fetchall() for statement in statements]
+        base.commit()
+    return found[-1]
 
 
 @pytest.fixture
@@ -107,14 +116,10 @@ def test_reading_goes_on_while_somebody_writes(tmp_path):
     path = tmp_path / "history.sqlite"
     with History(path, create=True) as history:
         history.add(report(result()))
-    writer = sqlite3.connect(path, isolation_level=None)
-    writer.execute("BEGIN IMMEDIATE")
-    try:
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
         with History(path) as history:
             assert len(history.trends(history.runs())) == 1
-    finally:
-        writer.execute("ROLLBACK")
-        writer.close()
 
 
 def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path):
@@ -127,23 +132,16 @@ def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path):
 
 def test_a_database_of_something_else_is_refused_and_kept(tmp_path):
     path = tmp_path / "other.sqlite"
-    other = sqlite3.connect(path)
-    other.execute("CREATE TABLE people (name TEXT)")
-    other.commit()
-    other.close()
+    execute(path, "CREATE TABLE people (name TEXT)")
     with pytest.raises(ContentError, match="something else"):
         History(path, create=True)
-    again = sqlite3.connect(path)
-    assert again.execute("SELECT name FROM sqlite_master").fetchall() == [("people",)]
-    again.close()
+    assert execute(path, "SELECT name FROM sqlite_master") == [("people",)]
 
 
 def test_a_newer_history_is_refused(tmp_path):
     path = tmp_path / "history.sqlite"
     History(path, create=True).__exit__()
-    base = sqlite3.connect(path)
-    base.execute("PRAGMA user_version = 99")
-    base.close()
+    execute(path, "PRAGMA user_version = 99")
     with pytest.raises(ContentError, match="version 99"):
         History(path)
 
@@ -153,11 +151,7 @@ def test_a_history_of_an_earlier_version_stays_readable(tmp_path, version, later
     path = tmp_path / "history.sqlite"
     with History(path, create=True) as history:
         history.add(report(result()))
-    base = sqlite3.connect(path)
-    for table in later:
-        base.execute(f"DROP TABLE {table}")
-    base.execute(f"PRAGMA user_version = {version}")
-    base.close()
+    execute(path, *(f"DROP TABLE {table}" for table in later), f"PRAGMA user_version = {version}")
     with History(path) as history:
         assert history.add(report(result())) is False
         assert history.add(report(result(), started=DAYS[1], labels={"device": "x"})) is True
@@ -266,12 +260,9 @@ def test_drift_is_growth_over_the_usual_reading(values, factor):
     assert drift.factor == pytest.approx(factor)
 
 
-def test_a_half_has_a_higher_floor():
+def test_a_half_has_a_higher_floor_and_a_share_of_one_sided_errors_does_not_drift():
     assert trend(values=(1e-6, 1e-3), dtype="half").drifts[0].factor == 1.0
     assert trend(values=(1e-6, 1e-3), dtype="float").drifts[0].factor == pytest.approx(1000)
-
-
-def test_a_share_of_one_sided_errors_does_not_drift():
     assert trend(values=(0.1, 0.9), criterion="diff4").drifts == ()
 
 

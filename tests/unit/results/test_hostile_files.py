@@ -1,5 +1,6 @@
 """Whatever happened to a file, it is read or refused; and what is read can be shown, compared and judged."""
 
+import contextlib
 import functools
 import json
 import re
@@ -207,10 +208,8 @@ def test_a_broken_history(tmp_path, database):
 def test_what_no_history_holds(tmp_path, database, statement, words):
     path = tmp_path / "history.sqlite"
     path.write_bytes(database)
-    base = sqlite3.connect(path)
-    base.execute(statement)
-    base.commit()
-    base.close()
+    with contextlib.closing(sqlite3.connect(path)) as base, base:
+        base.execute(statement)
     with pytest.raises(ContentError, match=f"{re.escape(str(path))}: .*{words}") as caught:
         read_history(path)
     assert "restore a copy" in str(caught.value)

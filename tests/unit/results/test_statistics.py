@@ -1,12 +1,15 @@
-"""Times: the bootstrap, the noise between runs, few false alarms and few missed changes; two backends compared."""
+"""Times: medians, their intervals, shares of a device; the noise between runs; few false alarms and missed changes."""
 
 import math
 import random
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from mluops_gtest.base.errors import ContentError
+from mluops_gtest.core.result import Perf
 from mluops_gtest.results.statistics import (
     PRIOR_NOISE,
     Pair,
@@ -18,6 +21,15 @@ from mluops_gtest.results.statistics import (
     run_time,
     student,
 )
+from mluops_gtest.results.times import (
+    DeviceSpec,
+    device_spec_text,
+    duration,
+    read_device_spec,
+    timed_results,
+    timing_stats,
+)
+from tests.support.reports import report, result
 from tests.unit.results.synthetic import alarmed, one_slower, synthetic_gate
 
 
@@ -117,9 +129,7 @@ def test_half_of_the_cases_may_change_without_hiding_each_other():
 
 
 def test_faster_is_slower_the_other_way_round():
-    now, before = RunTime(1.0e6, 0.002, 100), RunTime(1.5e6, 0.002, 100)
-    (faster,) = compare([Pair((before,), now)]).ratios
-    (slower,) = compare([Pair((now,), before)]).ratios
+    faster, slower = (answer([before], now, error=0.002) for before, now in ((1.5, 1.0), (1.0, 1.5)))
     assert (faster.answer, slower.answer) == (TimeVerdict.FASTER, TimeVerdict.SLOWER)
     assert faster.ratio == pytest.approx(1 / slower.ratio)
     assert faster.high == pytest.approx(1 / slower.low)
@@ -129,50 +139,44 @@ def times(*medians, error=0.001, samples=100):
     return tuple(RunTime(median * 1e6, error, samples) for median in medians)
 
 
-def answer(pair, min_effect=0.05):
-    return compare([pair], min_effect).ratios[0]
+def pair(before, now, **how):
+    """Runs of a build with these medians, and one of another build."""
+    return Pair(times(*before, **how), *times(now, **how))
+
+
+def answer(before, now, min_effect=0.05, **how):
+    return compare([pair(before, now, **how)], min_effect).ratios[0]
 
 
 def test_a_change_below_the_minimum_effect_is_none_however_sure():
-    pair = Pair(times(*[1.0] * 9), times(1.045)[0])
-    assert answer(pair).answer is not TimeVerdict.SLOWER
-    assert answer(pair, min_effect=0.01).answer is TimeVerdict.SLOWER
-    assert answer(Pair(times(*[1.0] * 9), times(1.2)[0]), min_effect=0.25).answer is not TimeVerdict.SLOWER
-    assert answer(Pair(times(*[1.0] * 9), times(1.2)[0])).answer is TimeVerdict.SLOWER
+    before = [1.0] * 9
+    assert answer(before, 1.045).answer is not TimeVerdict.SLOWER
+    assert answer(before, 1.045, min_effect=0.01).answer is TimeVerdict.SLOWER
+    assert answer(before, 1.2, min_effect=0.25).answer is not TimeVerdict.SLOWER
+    assert answer(before, 1.2).answer is TimeVerdict.SLOWER
 
 
 def test_no_change_is_shown_by_samples_and_inconclusive_without():
-    assert answer(Pair(times(1.0, 1.0, 1.0), times(1.0)[0])).answer is TimeVerdict.UNCHANGED
-    assert answer(Pair(times(1.0, error=0.05), times(1.0, error=0.05)[0])).answer is TimeVerdict.INCONCLUSIVE
+    assert answer([1.0] * 3, 1.0).answer is TimeVerdict.UNCHANGED
+    assert answer([1.0], 1.0, error=0.05).answer is TimeVerdict.INCONCLUSIVE
+    # Where runs differ too much no number of samples is named.
+    ratio = answer([1.0], 1.04)
+    assert (ratio.answer, ratio.needed) == (TimeVerdict.INCONCLUSIVE, None)
 
 
 def test_the_number_of_samples_that_is_named_would_do():
-    few = answer(Pair(times(1.0, error=0.02, samples=20), times(1.0, error=0.02, samples=20)[0]))
+    few = answer([1.0], 1.0, error=0.02, samples=20)
     assert few.answer is TimeVerdict.INCONCLUSIVE
     assert few.needed > 20
     error = 0.02 * math.sqrt(20 / few.needed)
-    enough = Pair(
-        times(1.0, error=error * 0.95, samples=few.needed), times(1.0, error=error * 0.95, samples=few.needed)[0]
-    )
-    assert answer(enough).answer is TimeVerdict.UNCHANGED
-    fewer = Pair(
-        times(1.0, error=error * 1.1, samples=few.needed), times(1.0, error=error * 1.1, samples=few.needed)[0]
-    )
-    assert answer(fewer).answer is TimeVerdict.INCONCLUSIVE
-
-
-def test_where_runs_differ_too_much_no_number_of_samples_is_named():
-    ratio = answer(Pair(times(1.0), times(1.04)[0]))
-    assert ratio.answer is TimeVerdict.INCONCLUSIVE
-    assert ratio.needed is None
+    for factor, verdict in ((0.95, TimeVerdict.UNCHANGED), (1.1, TimeVerdict.INCONCLUSIVE)):
+        assert answer([1.0], 1.0, error=error * factor, samples=few.needed).answer is verdict
 
 
 def test_a_case_whose_own_runs_scatter_keeps_its_own_noise():
-    steady = [Pair(times(0.99, 1.0, 1.01, 1.0), times(1.0)[0])] * 30
-    wild = Pair(times(0.8, 1.25, 0.9, 1.1), times(1.3)[0])
-    tame = Pair(times(1.0, 1.0, 1.0, 1.0), times(1.3)[0])
-    assert compare([*steady, wild]).ratios[-1].answer is TimeVerdict.INCONCLUSIVE
-    assert compare([*steady, tame]).ratios[-1].answer is TimeVerdict.SLOWER
+    steady = [pair([0.99, 1.0, 1.01, 1.0], 1.0)] * 30
+    for before, verdict in (([0.8, 1.25, 0.9, 1.1], TimeVerdict.INCONCLUSIVE), ([1.0] * 4, TimeVerdict.SLOWER)):
+        assert compare([*steady, pair(before, 1.3)]).ratios[-1].answer is verdict
 
 
 def test_runs_of_one_build_tell_its_noise():
@@ -180,7 +184,7 @@ def test_runs_of_one_build_tell_its_noise():
 
     def noise(spread):
         runs = np.exp(rng.normal(0, spread, (15, 4)))
-        return compare([Pair(times(*row[:3]), times(row[3])[0]) for row in runs]).noise
+        return compare([pair(row[:3], row[3]) for row in runs]).noise
 
     assert noise(0.10) > 3 * noise(0.001)
     assert noise(0.001) < PRIOR_NOISE
@@ -188,7 +192,7 @@ def test_runs_of_one_build_tell_its_noise():
 
 def test_a_small_shift_that_all_cases_share_is_taken_out():
     rng = np.random.default_rng(9)
-    comparison = compare([Pair(times(1.0), times(1.03 * x)[0]) for x in np.exp(rng.normal(0, 0.004, 40))])
+    comparison = compare([pair([1.0], 1.03 * x) for x in np.exp(rng.normal(0, 0.004, 40))])
     assert comparison.shift.answer is TimeVerdict.UNCHANGED
     assert comparison.shift.ratio == pytest.approx(1.03, abs=0.003)
     assert np.median([ratio.ratio for ratio in comparison.ratios]) == pytest.approx(1.0, abs=0.003)
@@ -197,15 +201,13 @@ def test_a_small_shift_that_all_cases_share_is_taken_out():
 def test_runs_that_agree_do_not_hide_that_this_one_scatters():
     rng = np.random.default_rng(10)
     now = np.exp(rng.normal(0, 0.04, 60))
-    comparison = compare([Pair(times(1.0, 1.001, 0.999), times(x)[0]) for x in now])
-    assert comparison.noise > 0.025
+    assert compare([pair([1.0, 1.001, 0.999], x) for x in now]).noise > 0.025
 
 
 def test_the_more_cases_the_more_a_change_has_to_be():
-    pair = Pair(times(1.0), times(1.08)[0])
-    same = Pair(times(1.0), times(1.0)[0])
-    assert compare([pair]).ratios[0].answer is TimeVerdict.SLOWER
-    assert compare([pair, *[same] * 18]).ratios[0].answer is TimeVerdict.INCONCLUSIVE
+    slower, same = pair([1.0], 1.08), pair([1.0], 1.0)
+    assert compare([slower]).ratios[0].answer is TimeVerdict.SLOWER
+    assert compare([slower, *[same] * 18]).ratios[0].answer is TimeVerdict.INCONCLUSIVE
 
 
 def draw_times(draw, count, scale=1.0):
@@ -222,8 +224,7 @@ def test_equal_backends_are_seldom_told_apart(count):
         [compare_backends(draw_times(draw, count), draw_times(draw, count), 30).answer for _ in range(30)]
         for _ in range(50)
     ]
-    alarms = sum(set(bench) != {TimeVerdict.INCONCLUSIVE} for bench in answers)
-    assert alarms <= 5
+    assert sum(set(bench) != {TimeVerdict.INCONCLUSIVE} for bench in answers) <= 5
 
 
 @pytest.mark.parametrize(("scale", "answer"), [(1.1, TimeVerdict.SLOWER), (0.9, TimeVerdict.FASTER)])
@@ -265,3 +266,142 @@ def test_calls_that_may_be_overhead_alone_are_neither_faster_nor_slower():
     assert said.remark.startswith("the call takes 200 µs, an empty one 21 µs; from 210 µs on it can be judged")
     assert compare_backends(first, second, overhead_ns=20_000).answer is TimeVerdict.SLOWER
     assert compare_backends(first, second).answer is TimeVerdict.SLOWER
+
+
+def test_the_figures_of_a_small_sample_one_of_which_has_no_interval():
+    figures = timing_stats([30, 10, 20, 1000])
+    assert (figures.count, figures.median, figures.mad) == (4, 25, 10)
+    assert figures.cv == pytest.approx(1.8509, rel=1e-3)
+    figures = timing_stats([7])
+    assert (figures.median, figures.mad, figures.cv) == (7, 0, 0)
+    assert (figures.low, figures.high, figures.half_width) == (0, math.inf, math.inf)
+    assert timing_stats([0] * 20).half_width == math.inf, "times of nothing are never tight"
+
+
+@pytest.mark.parametrize(("count", "rank"), [(5, 0), (6, 1), (9, 2), (10, 2), (20, 6), (30, 10), (100, 40)])
+def test_ranks_are_those_of_the_tables(count, rank):
+    figures = timing_stats(range(1, count + 1))
+    assert (figures.low, figures.high) == ((rank, count + 1 - rank) if rank else (0, math.inf))
+
+
+def test_an_outlier_moves_neither_median_nor_interval():
+    samples = [100, 101, 99, 100, 102, 98, 100, 101, 99, 100]
+    calm, wild = timing_stats([*samples, 110]), timing_stats([*samples, 10**9])
+    assert (calm.median, calm.low, calm.high) == (wild.median, wild.low, wild.high)
+
+
+@pytest.mark.parametrize("count", [6, 17, 40])
+def test_the_interval_holds_the_true_median_at_least_95_times_in_100(count):
+    draw = random.Random(count)
+    held = 0
+    for _ in range(1000):
+        # Skewed as times are; the median of this distribution is 1000.
+        figures = timing_stats([round(1000 * math.exp(draw.gauss(0, 0.3))) for _ in range(count)])
+        held += figures.low <= 1000 <= figures.high
+    assert held >= 935
+
+
+# 1 GB/s and 1 Gop/s: 1000 bytes or operations are one microsecond.
+DEVICE = {"name": "toy", "bandwidth": 1e9, "peak": 1e9}
+
+
+def timed(io_bytes, ops, microseconds, *, tags=("random",), device=(), figures=DEVICE):
+    one = result(tags=tags)
+    one = replace(
+        one,
+        info=replace(one.info, theory_io_bytes=io_bytes, theory_ops=ops),
+        perf=Perf((int(microseconds * 1000),) * 10, tuple(int(d * 1000) for d in device)),
+    )
+    (found,) = timed_results(report(one), figures)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("io_bytes", "ops", "side", "share"),
+    [(500, 400, "io", 0.5), (400, 500, "compute", 0.5), (500, 0, "io", 0.5), (500, None, "io", 0.5)],
+)
+def test_the_larger_share_names_the_bottleneck(io_bytes, ops, side, share):
+    found = timed(io_bytes, ops, 1).efficiency
+    assert (found.side, found.reached) == (side, pytest.approx(share))
+
+
+@pytest.mark.parametrize(
+    ("tags", "io_bytes", "accepted"),
+    [
+        (("random",), 30_100, True),
+        (("random",), 29_900, False),
+        (("network",), 60_100, True),
+        (("network",), 59_900, False),
+    ],
+)
+def test_network_scale_has_to_reach_60_percent_and_others_30(tags, io_bytes, accepted):
+    assert timed(io_bytes, 0, 100, tags=tags).efficiency.accepted is accepted
+
+
+@pytest.mark.parametrize("device", [(), (100,) * 10])
+@pytest.mark.parametrize(("io_bytes", "ops", "accepted"), [(3_999, 0, None), (4_001, 0, False), (1, 3_999, None)])
+def test_a_kernel_that_is_over_in_4_microseconds_at_best_is_not_blamed(io_bytes, ops, accepted, device):
+    assert timed(io_bytes, ops, 100, device=device).efficiency.accepted is accepted
+
+
+def test_the_devices_own_time_counts_where_it_is_told():
+    found = timed(500, 0, 100, device=(1,) * 10)
+    assert found.latency.median == 1000
+    assert found.interface.median == 100_000
+    assert found.efficiency.io == pytest.approx(0.5)
+
+
+def test_without_a_device_or_theory_there_is_no_verdict_and_without_samples_no_time():
+    assert timed_results(report(result(), result("b", perf=Perf(()))), DEVICE) == ()
+    assert timed(500, 0, 1, figures=None).efficiency is None
+    assert timed(None, None, 1).efficiency is None
+
+
+def test_the_peak_of_the_outputs_type_counts():
+    figures = DeviceSpec("x", 1e9, {"half": 1e3, "float": 1e9}).figures
+    assert timed(1, 900, 1, figures=figures).efficiency.compute == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "words"),
+    [(7, "7 ns"), (999, "999 ns"), (1000, "1 µs"), (123456, "123.5 µs"), (5e6, "5 ms"), (2.5e9, "2.5 s")],
+)
+def test_durations_are_readable(nanoseconds, words):
+    assert duration(nanoseconds) == words
+
+
+@pytest.mark.parametrize("peak", [2e9, {"float": 1e9, "half": 2e9}])
+def test_a_description_is_read_as_it_was_written(tmp_path, peak):
+    spec = DeviceSpec('a "quoted": name', 1.25e12, peak)
+    path = tmp_path / "device.yaml"
+    path.write_text(device_spec_text(spec, "two\nlines"))
+    assert read_device_spec(path) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ":1: describe a device by a mapping"),
+        ("- 1", ":1: describe a device by a mapping"),
+        ("name: x", "the key 'bandwidth_bytes_per_s' is missing"),
+        ("name: x\nbandwith_bytes_per_s: 1", ":2: unknown key 'bandwith_bytes_per_s'. Did you mean"),
+        ("name: 7\nbandwidth_bytes_per_s: 1\npeak_ops_per_s: 1", ":1: name is 7"),
+        ("name: x\nbandwidth_bytes_per_s: 0\npeak_ops_per_s: 1", ":2: bandwidth_bytes_per_s is 0; it must be"),
+        ("name: x\nbandwidth_bytes_per_s: 1\npeak_ops_per_s: -1", ":3: peak_ops_per_s is -1"),
+        ("name: x\nbandwidth_bytes_per_s: .nan\npeak_ops_per_s: 1", "is nan"),
+        ("name: x\nbandwidth_bytes_per_s: true\npeak_ops_per_s: 1", "is True"),
+        ("name: x\nbandwidth_bytes_per_s: 1 GB\npeak_ops_per_s: 1", "without a unit"),
+        ("name: x\nbandwidth_bytes_per_s: [1]\npeak_ops_per_s: 1", "is [1]"),
+        ("name: x\nbandwidth_bytes_per_s: 1\npeak_ops_per_s: {flaot: 1}", "unknown data type 'flaot'. Did you mean"),
+        ("name: x\nbandwidth_bytes_per_s: 1\npeak_ops_per_s: {}", "peak_ops_per_s is empty"),
+        ("name: x\nbandwidth_bytes_per_s: 1\npeak_ops_per_s: {half: no}", "half is False"),
+        ("name: [", "not valid YAML"),
+    ],
+)
+def test_a_wrong_description_is_told_with_its_line(tmp_path, text, words):
+    path = tmp_path / "device.yaml"
+    path.write_text(text)
+    with pytest.raises(ContentError) as caught:
+        read_device_spec(path)
+    assert words in str(caught.value)
+    assert str(caught.value).startswith(str(path))

@@ -77,13 +77,10 @@ def test_two_backends_go_on_until_both_are_known():
     assert len(calm.interface_ns) == len(other.interface_ns) == MAX_SAMPLES
 
 
-def test_device_times_decide_where_every_call_has_one():
+def test_device_times_decide_where_every_call_has_one_and_are_left_out_with_gaps():
     (samples,) = measure([calls_of(itertools.cycle(WILD), itertools.repeat(5e-6))], Sampling(), clock())
     assert samples.perf(64).device_samples_ns == (5000,) * 10
     assert samples.perf(64).workspace_bytes == 64
-
-
-def test_device_times_with_gaps_are_left_out():
     (samples,) = measure([calls_of(itertools.repeat(1.0), [1.0, 1.0, None, 1.0])], Sampling(0, 4), clock())
     assert samples.perf(0).device_samples_ns == ()
     assert len(samples.perf(0).samples_ns) == 4

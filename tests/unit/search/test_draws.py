@@ -175,18 +175,15 @@ def names(axis):
     return [one.name for one in classes_of(axis)]
 
 
-def test_sizes_around_powers_of_two_stand_alone():
+def test_sizes_around_powers_of_two_stand_alone_and_each_choice_is_a_class():
     assert " ".join(names(Sizes(1, 20))) == "1 2 3 4 5 6 7 8 9 10…14 15 16 17 18…19 20"
+    assert names(Choice(("float", "half", (1, 2)))) == ["float", "half", "(1, 2)"]
 
 
 @pytest.mark.parametrize("axis", [Sizes(0, 0), Sizes(0, 1), Sizes(3, 3), Sizes(5, 1025), Sizes(0, 65537)])
 def test_every_size_is_in_exactly_one_class(axis):
     classes = classes_of(axis)
     assert [size for one in classes for size in range(one.low, one.high + 1)] == list(range(axis.low, axis.high + 1))
-
-
-def test_each_choice_is_a_class():
-    assert names(Choice(("float", "half", (1, 2)))) == ["float", "half", "(1, 2)"]
 
 
 def test_a_value_lies_in_its_class():
@@ -252,9 +249,6 @@ def test_the_text_gives_the_same_coverage_back():
     coverage.add(FEATURES.of_faults({"n": "2", "dtype": "float"}, ("x: dtype",), Broken(("b",))))
     assert Coverage.from_text(FEATURES, coverage.to_text()).seen == coverage.seen
     assert Coverage.from_text(FEATURES, "").seen == set()
-
-
-ROOT = Path(__file__).parents[3]
 
 
 prepared_draws = cache(lambda name: draws(name=name))

@@ -1,19 +1,25 @@
-"""A worker that breaks the protocol, whatever it sends: the right answer or one error with words, and in time."""
+"""Messages, descriptors and shared memory between processes; a worker that breaks the protocol is an error, in time."""
 
 import array
 import os
 import socket
+import struct
+import sys
 import threading
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mluops_gtest.base.files import OutputPipe
-from mluops_gtest.core.call import Status
+from mluops_gtest.core.buffers import BufferSpec
+from mluops_gtest.core.call import Handle, OpCall, Status, TensorArg
 from mluops_gtest.core.cause import LegacyReason
+from mluops_gtest.core.tensor import DType, Layout, TensorDesc
 from mluops_gtest.running.caller import Ending, Reply
+from mluops_gtest.running.workers.memory import SharedArena, SharedSlab, call_from, call_message, map_slab, view_of
 from mluops_gtest.running.workers.protocol import (
     BEGIN,
     HEAD,
@@ -55,16 +61,21 @@ class Peer:
 
     def hear(self):
         """The number of the next request."""
-        return self.channel.receive_numbered()[0]
+        number, self.heard, _ = self.channel.receive_numbered()
+        return number
 
-    def after_request(self, act):
+    def after_request(self, act, request=b"{}"):
         """Ask, and let `act(number)` be what the worker does then."""
         thread = threading.Thread(target=lambda: act(self.hear()), daemon=True)
         thread.start()
         try:
-            return self.conversation.ask(b"{}", timeout=20)
+            return self.conversation.ask(request, timeout=20)
         finally:
             thread.join(20)
+
+    def after_answer(self, body, request=b"{}"):
+        """Ask, and let this be the worker's answer."""
+        return self.after_request(lambda number: self.channel.send_bytes(number, body), request)
 
     def close(self):
         self._ours.close()
@@ -81,7 +92,7 @@ def peer():
 
 def test_an_answer_comes_back_whole(peer):
     for body in (b"x" * 3_000_000, b"2"):
-        assert peer.after_request(lambda number, body=body: peer.channel.send_bytes(number, body)) == body
+        assert peer.after_answer(body) == body
 
 
 def test_an_answer_may_come_in_pieces(peer):
@@ -171,19 +182,8 @@ def test_the_time_holds_for_sending_too(peer):
 
 
 def test_a_large_request_arrives_whole(peer):
-    request = b'{"a": "' + b"x" * 5_000_000 + b'"}'
-    heard = []
-
-    def answer():
-        number, message, _ = peer.channel.receive_numbered()
-        heard.append(len(message["a"]))
-        peer.channel.send_bytes(number, b"1")
-
-    thread = threading.Thread(target=answer, daemon=True)
-    thread.start()
-    assert peer.conversation.ask(request, timeout=20) == b"1"
-    thread.join(20)
-    assert heard == [5_000_000]
+    assert peer.after_answer(b"1", b'{"a": "' + b"x" * 5_000_000 + b'"}') == b"1"
+    assert len(peer.heard["a"]) == 5_000_000
 
 
 @pytest.mark.parametrize("piece", [b"", b"\x05"])
@@ -213,7 +213,7 @@ def test_a_worker_that_prints_without_end_is_heard_and_answers(peer):
 def test_output_that_nobody_can_write_any_more_costs_no_time(peer):
     peer.output.close_writer()
     for body in (b"1", b"2"):
-        assert peer.after_request(lambda number, body=body: peer.channel.send_bytes(number, body)) == body
+        assert peer.after_answer(body) == body
 
 
 def test_descriptors_beyond_the_range_of_select_are_no_matter(peer):
@@ -338,3 +338,122 @@ def test_halves_of_characters_do_not_stop_an_answer():
     assert isinstance(answer, Answered)
     assert answer.notes == ("bad \ufffd name",)
     assert isinstance(RUN.read(encoded(answer_of(Reply(ended=Ending.ERROR, causes=(LegacyReason("\ud800"),))))), Ended)
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="memfd is Linux's")
+
+
+@pytest.fixture
+def pair():
+    left, right = Channel.pair()
+    yield left, right
+    left.close()
+    right.close()
+
+
+def test_messages_and_descriptors_arrive(pair):
+    left, right = pair
+    slab = SharedSlab(10)
+    slab.bytes[:] = 7
+    left.send({"a": [1, None, "x" * 100_000]}, (slab.fd,))
+    message, fds = right.receive()
+    assert message == {"a": [1, None, "x" * 100_000]}
+    seen = map_slab(fds[0], 10)
+    assert seen.tolist() == [7] * 10
+    seen[3] = 9
+    assert slab.bytes[3] == 9
+    os.close(fds[0])
+    slab.close()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"", b"\x01", struct.pack("<I", 5) + b"{", struct.pack("<I", 3) + b"[1]", struct.pack("<I", 2**31) + b"x"],
+)
+def test_a_broken_other_side_is_told(pair, garbage):
+    left, right = pair
+    left.socket.sendall(garbage)
+    left.socket.shutdown(socket.SHUT_WR)
+    with pytest.raises(ClosedError):
+        right.receive()
+
+
+def test_sending_to_nobody_is_told(pair):
+    left, right = pair
+    right.close()
+    with pytest.raises(ClosedError):
+        left.send({"a": "x" * 1_000_000})
+
+
+def test_a_call_is_the_same_on_the_other_side():
+    slab = np.zeros(256, np.uint8)
+    values = slab[64:88].view("<f4").reshape(2, 3)
+    values[...] = np.arange(6).reshape(2, 3)
+    strided = TensorDesc(DType.INT32, Layout.NCHW, (2, 2), (3, 1))
+    call = OpCall(
+        "op",
+        {"n": 3, "pad": (1, 2), "none": None},
+        {
+            "x": TensorArg(TensorDesc(DType.FLOAT, Layout.ARRAY, (2, 3)), values),
+            "s": TensorArg(strided, strided.view(slab[128:148].view("<i4"))),
+            "null": TensorArg(strided, None, null=True),
+            "paper": TensorArg(TensorDesc(DType.HALF, Layout.ARRAY, (2**40,)), None),
+            "absent": None,
+        },
+        {},
+        Handle(270, 9),
+        workspace=slab[200:210],
+        workspace_size=10,
+        device=4,
+    )
+
+    def place(array):
+        return array.ctypes.data - slab.ctypes.data
+
+    again = call_from(call_message(call, place, place), view_of(slab), view_of(slab))
+    assert again.params == call.params
+    assert again.inputs["x"].array.tolist() == values.tolist()
+    assert np.shares_memory(again.inputs["x"].array, values)
+    there = ("x", "s", "null", "paper")
+    assert [again.inputs[n].desc for n in there] == [call.inputs[n].desc for n in there]
+    assert again.inputs["null"].null
+    assert not again.inputs["paper"].null
+    assert again.inputs["absent"] is None
+    assert (again.handle, again.workspace_size, again.workspace.size, again.device) == (Handle(270, 9), 10, 10, 4)
+
+
+@linux
+@pytest.mark.parametrize("size", [0, 4096 * 4, 1])
+def test_nobody_resizes_a_slab(size):
+    slab = SharedSlab(4096)
+    with pytest.raises(PermissionError):
+        os.ftruncate(slab.fd, size)
+    slab.close()
+
+
+@linux
+def test_a_slab_has_no_name_that_could_be_left_behind():
+    slab = SharedSlab(100)
+    assert os.readlink(f"/proc/self/fd/{slab.fd}").startswith("/memfd:")
+    slab.close()
+
+
+def test_a_retired_slab_serves_the_case_it_has_and_no_other():
+    arena = SharedArena()
+    first = arena.allocate([BufferSpec("a", 64)])["a"]
+    before = arena.shared
+    old = map_slab(before.fd, before.size)
+    arena.retire()
+    assert arena.shared is before
+    assert arena.offset_of(first.data) > 0
+    second = arena.allocate([BufferSpec("a", 64)])["a"]
+    second.data[:] = 1
+    old[:] = 9
+    assert arena.shared is not before
+    assert np.unique(second.data).tolist() == [1]
+    assert np.unique(first.data).tolist() == [9]
+    arena.allocate([BufferSpec("a", 64)])
+    kept = arena.shared
+    arena.allocate([BufferSpec("a", 32)])
+    assert arena.shared is kept
+    arena.close()
