@@ -26,8 +26,7 @@ def test_the_template_computes_right_and_says_what_is_missing(cli, run, tmp_path
     text = (tmp_path / "cwd" / "my_kernels.py").read_text()
     assert "$" not in text
     assert run(*SMALL, "--tag", "smoke", "--backend", "my_kernels.py:backend").code == 0
-    result = cli("doctor", "--backend", "my_kernels.py:backend", *SMALL)
-    assert result.code == 1
+    result = cli("doctor", "--backend", "my_kernels.py:backend", *SMALL).expect_code(1)
     found = verdicts(result)
     assert found["interface"] == found["unknown operators"] == found["values"] == found["inputs"] == "ok"
     assert found["statuses"] == "problem"
@@ -40,9 +39,9 @@ def test_a_file_alone_means_its_backend(cli, run, tmp_path):
     assert cli("new", "backend", "my_kernels").code == 0
     assert run(*SMALL, "--tag", "smoke", "--backend", "my_kernels.py").code == 0
     (tmp_path / "cwd" / "other.py").write_text("kernels = None\n")
-    lacking = cli("run", *SMALL, "--tag", "smoke", "--backend", "other.py")
-    assert lacking.code == 4
-    assert "other.py has no attribute 'backend'. Name one that it has: other.py:ATTRIBUTE." in lacking.err
+    cli("run", *SMALL, "--tag", "smoke", "--backend", "other.py").expect_error(
+        4, "other.py has no attribute 'backend'. Name one that it has: other.py:ATTRIBUTE."
+    )
 
 
 @pytest.mark.parametrize("name", ["My", "a-b", "class", "../x", ""])
@@ -52,17 +51,14 @@ def test_a_bad_name_is_refused(cli, name):
 
 @pytest.mark.slow
 def test_the_doctor_finds_nothing_wrong_with_the_reference(cli):
-    result = cli("doctor", "--backend", "reference", *SMALL)
-    assert result.code == 0, result.out
+    result = cli("doctor", "--backend", "reference", *SMALL).expect_code(0)
     assert set(verdicts(result).values()) <= {"ok", "skipped"}
     assert "every promise is kept" in result.out
 
 
 @pytest.mark.slow
 def test_the_doctor_survives_a_crash(cli):
-    result = cli("doctor", "--backend", backends_in("crashing_backends")("Aborts"), *SMALL)
-    assert result.code == 1
-    assert "SIGABRT" in result.out
+    cli("doctor", "--backend", backends_in("crashing_backends")("Aborts"), *SMALL).expect_output(1, "SIGABRT")
     assert cli("doctor", "--backend", "no_such_module:x").code == 4
 
 

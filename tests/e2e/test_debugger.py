@@ -72,8 +72,7 @@ def test_a_group_of_crashes_has_one_line_for_the_debugger(run):
     ids=["wrong values", "hang", "another program", "needs the worker's memory"],
 )
 def test_where_a_debugger_shows_no_crash_there_is_no_line(run, arguments):
-    result = run(CASE, *arguments)
-    assert result.code == 1
+    result = run(CASE, *arguments).expect_code(1)
     assert debug_lines(result) == []
     assert result.results[CASE]["debug"] == ""
 

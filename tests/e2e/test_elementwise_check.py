@@ -54,8 +54,7 @@ def test_nobody_looks_where_that_is_asked(one_off):
 
 
 def test_a_right_backend_has_none(run):
-    result = run("voxel_pooling_forward", "--tag", "smoke", "--tag", "precision", "--elementwise")
-    assert result.code == 0
+    result = run("voxel_pooling_forward", "--tag", "smoke", "--tag", "precision", "--elementwise").expect_code(0)
     seen = [one for case in result.results.values() for one in case.get("elements", [])]
     assert seen
     assert all(one["beyond"] == 0 and one["ratio"] <= 1 for one in seen)
@@ -64,8 +63,9 @@ def test_a_right_backend_has_none(run):
 @pytest.mark.slow
 @pytest.mark.parametrize("isolation", ["--isolate", "--no-isolate"])
 def test_a_backend_is_held_to_the_precision_that_it_declares(run, isolation):
-    result = run("voxel_pooling_forward/bevdepth_twin", "--backend", wrong("SumsInHalf"), isolation, "--elementwise")
-    assert result.code == 0
+    result = run(
+        "voxel_pooling_forward/bevdepth_twin", "--backend", wrong("SumsInHalf"), isolation, "--elementwise"
+    ).expect_code(0)
     (seen,) = result.results["voxel_pooling_forward/bevdepth_twin"]["elements"]
     assert seen["precision"] == "half"
     assert 0 < seen["ratio"] <= 1
@@ -78,8 +78,7 @@ class TestHalf:
     FLOAT = "three_interpolate_forward/precision_full_float"
 
     def test_what_half_arithmetic_gives_is_no_outlier(self, run):
-        result = run(self.HALF, "--backend", wrong("HalfInHalf"), "--elementwise")
-        assert result.code == 0
+        result = run(self.HALF, "--backend", wrong("HalfInHalf"), "--elementwise").expect_code(0)
         (seen,) = result.results[self.HALF]["elements"]
         assert (seen["precision"], seen["beyond"]) == ("half", 0)
         assert 0 < seen["as_half"] < seen["compared"]
@@ -88,11 +87,10 @@ class TestHalf:
         assert "beyond" not in result.out
 
     def test_a_lost_term_is_an_outlier_that_fails_where_that_is_asked(self, run):
-        result = run(self.HALF, "--backend", wrong("HalfInHalfTermLost"))
-        assert result.code == 0
-        assert "1 case passed with 1 element that no order of half operations explains" in result.out
-        result = run(self.HALF, "--backend", wrong("HalfInHalfTermLost"), "--elementwise")
-        assert result.code == 1
+        result = run(self.HALF, "--backend", wrong("HalfInHalfTermLost")).expect_output(
+            0, "1 case passed with 1 element that no order of half operations explains"
+        )
+        result = run(self.HALF, "--backend", wrong("HalfInHalfTermLost"), "--elementwise").expect_code(1)
         case = result.results[self.HALF]
         assert case["reason"].endswith("output: 1 element is further off than any order of half operations explains")
         (seen,) = case["elements"]
@@ -108,8 +106,7 @@ class TestHalf:
         assert single["beyond"] > 0
 
     def test_half_data_declared_as_computed_in_float_are_held_to_it(self, run):
-        result = run(self.HALF, "--backend", wrong("HalfDeclaredFloat"), "--elementwise")
-        assert result.code == 1
+        result = run(self.HALF, "--backend", wrong("HalfDeclaredFloat"), "--elementwise").expect_code(1)
         (seen,) = result.results[self.HALF]["elements"]
         assert (seen["precision"], seen.get("as_half", 0)) == ("float", 0)
         assert seen["beyond"] > 0
@@ -128,9 +125,7 @@ class TestHalf:
         ):
             report["results"][0]["elements"] = [reading | change]
             path.write_text(json.dumps(report))
-            result = cli("report", path, "--format", "text")
-            assert result.code == 3
-            assert message in result.err
+            cli("report", path, "--format", "text").expect_error(3, message)
 
 
 class TestGate:
@@ -153,14 +148,13 @@ class TestGate:
     @pytest.mark.slow
     @pytest.mark.parametrize("form", ["report", "baseline"])
     def test_it_blocks_unless_it_is_let_through(self, gate, form):
-        result = gate()
-        assert result.code == 1
-        assert "new outliers: voxel_pooling_forward, 1 case" in result.out
-        assert f"{LARGE}: output_features[" in result.out
-        assert "blocked: 1 case with outliers" in result.out
-        allowed = gate("--allow-outliers")
-        assert allowed.code == 0
-        assert "outliers: voxel_pooling_forward, 1 case" in allowed.out
+        gate().expect_output(
+            1,
+            "new outliers: voxel_pooling_forward, 1 case",
+            f"{LARGE}: output_features[",
+            "blocked: 1 case with outliers",
+        )
+        gate("--allow-outliers").expect_output(0, "outliers: voxel_pooling_forward, 1 case")
         decision = json.loads(gate("--format", "json").out)
         assert decision["blocking_outliers"] == [LARGE]
         (case,) = decision["cases"]

@@ -33,10 +33,7 @@ def test_show_lists_the_runs(three):
 
 
 def test_show_tells_of_one_case(three):
-    shown = three("history", "show", "op/odd")
-    assert shown.code == 0
-    assert "passed 67 %, flaky 33 %, 2 flips" in shown.out
-    assert "y diff1  ▁▁█  ×9" in shown.out
+    three("history", "show", "op/odd").expect_output(0, "passed 67 %, flaky 33 %, 2 flips", "y diff1  ▁▁█  ×9")
 
 
 def test_trend_draws_every_case_of_an_operator(three):

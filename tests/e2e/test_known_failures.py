@@ -363,8 +363,7 @@ def test_a_resumed_and_a_merged_run_are_held_to_it(cli, toy15, tmp_path):
 def test_the_gate_asks_for_coverage(cli, results, tmp_path):
     folder = results("refuses")
     assert cli("gate", folder, "--against", folder).code == 0
-    little = cli("gate", folder, "--against", folder, "--require-coverage", "95%")
-    assert little.code == 5
+    little = cli("gate", folder, "--against", folder, "--require-coverage", "95%").expect_code(5)
     assert little.lines[-1] == ("too little compared; less than --require-coverage 95%: 2 of 15 cases compared")
     assert gate(cli, results, "tail", "--require-coverage", "100%").code == 1, "failures come first"
     update = cli("gate", folder, "--against", tmp_path / "baseline.json", "--update", "--require-coverage", "95%")

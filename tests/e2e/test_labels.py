@@ -124,8 +124,7 @@ def test_compare_shows_both(cli, two):
 
 def test_every_report_has_them(cli, two):
     def report_as(form, *more):
-        done = cli("report", two[1], "--format", form, *more)
-        assert done.code == 0
+        done = cli("report", two[1], "--format", form, *more).expect_code(0)
         return done.out
 
     commit = COMMITS[1]

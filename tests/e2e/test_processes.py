@@ -149,9 +149,9 @@ def test_only_the_case_that_always_loses_the_fork_server_is_blamed(run, pids, op
 
 @pytest.mark.slow
 def test_a_backend_that_kills_the_fork_server_while_loading_is_unusable(run, pids):
-    result = run(*TWO_VICTIMS, "--backend", acting("KillsTheForkServerWhileLoading"))
-    assert result.code == 4
-    assert "the fork server was lost three times while loading" in result.err
+    run(*TWO_VICTIMS, "--backend", acting("KillsTheForkServerWhileLoading")).expect_error(
+        4, "the fork server was lost three times while loading"
+    )
 
 
 @pytest.mark.slow
@@ -239,13 +239,10 @@ def test_fresh_workers(run, pids):
     assert len(set(processes(fresh))) == len(fresh.results)
     assert fresh.code == 0
     assert all(r["repro"].endswith(" --fresh-workers") for r in fresh.results.values())
-    refused = run(*TWO_VICTIMS, "--fresh-workers")
-    assert refused.code == 2
-    assert "--fresh-workers needs worker processes" in refused.err
+    run(*TWO_VICTIMS, "--fresh-workers").expect_error(2, "--fresh-workers needs worker processes")
 
 
 def test_nested_folders_that_a_backend_leaves_end_no_run(run, pids):
-    result = run(*TWO_VICTIMS, "--backend", acting("NestsFolders"))
-    assert result.code == 0, result.err
+    run(*TWO_VICTIMS, "--backend", acting("NestsFolders")).expect_code(0)
     assert set(pids.read_text().split()), "it did nest them"
     assert not any(Path(folder).exists() for folder in pids.read_text().splitlines())

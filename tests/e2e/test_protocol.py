@@ -129,8 +129,7 @@ WITHOUT_READINGS = {"readings": [], "status": None}
     "changes", [WITHOUT_READINGS, {"status": "BAD_PARAM"}, {"compared": False}, {"within": False}], ids=str
 )
 def test_a_results_file_with_a_pass_that_nobody_saw_is_refused(cli, run, tmp_path, changes):
-    result = run(CASE)
-    assert result.code == 0
+    result = run(CASE).expect_code(0)
     path = result.folder / "report.json"
     (tmp_path / "before.json").write_bytes(path.read_bytes())
     report = json.loads(path.read_text())
@@ -145,11 +144,7 @@ def test_a_results_file_with_a_pass_that_nobody_saw_is_refused(cli, run, tmp_pat
         ("compare", result.folder, result.folder),
     ]
     for command in commands:
-        refused = cli(*command)
-        assert refused.code == 3, (command, refused.out, refused.err)
-        assert "report.json" in refused.err
-        assert CASE in refused.err
-        assert "cannot have passed" in refused.err
+        cli(*command).expect_error(3, "report.json", CASE, "cannot have passed")
 
 
 def test_a_line_of_an_unfinished_run_with_such_a_pass_is_refused(cli, run):
@@ -158,10 +153,7 @@ def test_a_line_of_an_unfinished_run_with_such_a_pass_is_refused(cli, run):
     path = result.folder / "results.jsonl"
     record = json.loads(path.read_text())
     path.write_text(json.dumps(record | WITHOUT_READINGS) + "\n")
-    refused = cli("run", "--resume", result.folder)
-    assert refused.code == 3
-    assert "results.jsonl" in refused.err
-    assert "cannot have passed" in refused.err
+    cli("run", "--resume", result.folder).expect_error(3, "results.jsonl", "cannot have passed")
 
 
 @pytest.mark.slow

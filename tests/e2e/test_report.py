@@ -103,8 +103,7 @@ class TestInOneStep:
             true_write(text, file)
 
         monkeypatch.setattr(report_files, "write", full)
-        done = cli("run", *SELECT, "--out", "results", *self.FILES)
-        assert done.code == 74
+        done = cli("run", *SELECT, "--out", "results", *self.FILES).expect_code(74)
         assert done.err == "error: r.html: cannot be written: No space left on device.\n"
         assert Path("r.xml").exists()
         assert Path("results/report.json").exists()
@@ -187,8 +186,9 @@ def test_history_adds_how_the_cases_went_on_this_backend(cli, passing, run):
 def test_the_test_report_claims_what_the_cases_show(cli, tmp_path):
     """Of an operator that refuses one empty tensor and takes another, and whose cases on a lattice ask for equality."""
     chosen = "no_unknown or no_known or large or lattice or values_full"
-    result = cli("run", "three_nn_forward", "-k", chosen, "--out", tmp_path / "r", "--markdown", tmp_path / "r.md")
-    assert result.code == 0
+    assert (
+        cli("run", "three_nn_forward", "-k", chosen, "--out", tmp_path / "r", "--markdown", tmp_path / "r.md").code == 0
+    )
     document = (tmp_path / "r.md").read_text()
     assert "supported, except for what is refused as the document asks (`unknown_empty`)" in document
     # Three of each tensor: alone, before an empty one, before others. `_limit` is refused for a pointer.

@@ -89,9 +89,7 @@ def test_a_second_run_is_refused_while_the_first_one_runs(cli, running, tmp_path
         ["run", "--resume", out],
         ["merge", out, "--out", out, "--overwrite"] if (out / "report.json").exists() else ["run", ONE, "--out", out],
     ):
-        second = cli(*arguments)
-        assert second.code == 2
-        assert f"process {process.pid} is writing there" in second.err
+        cli(*arguments).expect_error(2, f"process {process.pid} is writing there")
     (tmp_path / "waits.gate").unlink()
     assert process.wait(60) == 5
     assert sorted(files(out)) == ["causes.json", "report.json", "results.jsonl", "run.json"]
@@ -103,19 +101,19 @@ def test_a_killed_run_frees_its_folder(cli, running, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     (tmp_path / "waits.gate").unlink()
-    resumed = cli("run", "--resume", out)
-    assert resumed.code == 5, resumed.err
+    cli("run", "--resume", out).expect_code(5)
     assert sorted(files(out)) == ["causes.json", "report.json", "results.jsonl", "run.json"]
 
 
 def test_a_folder_that_holds_a_run_is_refused(cli, run):
     first = run(*SMOKE)
     before = files(first.folder)
-    again = cli("run", ONE, "--out", first.folder)
-    assert again.code == 2
-    assert "the folder already holds a run (run.json, results.jsonl, report.json)" in again.err
-    assert f"`--resume {first.folder}`" in again.err
-    assert "--overwrite" in again.err
+    cli("run", ONE, "--out", first.folder).expect_error(
+        2,
+        "the folder already holds a run (run.json, results.jsonl, report.json)",
+        f"`--resume {first.folder}`",
+        "--overwrite",
+    )
     assert files(first.folder) == before
 
 
@@ -167,8 +165,7 @@ def test_merge_is_careful_as_well(cli, run, tmp_path):
     again = cli("merge", *parts, "--out", tmp_path / "merged")
     assert (again.code, "the folder already holds a run" in again.err) == (2, True)
     assert files(tmp_path / "merged") == before
-    over = cli("merge", *parts, "--out", parts[0], "--overwrite")
-    assert over.code == 0
+    assert cli("merge", *parts, "--out", parts[0], "--overwrite").code == 0
     assert sorted(files(parts[0])) == ["causes.json", "report.json", "results.jsonl"]
 
 
@@ -206,8 +203,7 @@ def test_a_folder_that_vanishes_is_written_again_and_can_be_resumed(cli, tmp_pat
     assert sorted(files(out)) == ["results.jsonl", "run.json"]
     kept = len((out / "results.jsonl").read_text().splitlines())
     assert f"The results of {kept} cases are kept there" in line
-    resumed = cli("run", "--resume", out)
-    assert resumed.code == 5, resumed.err
+    cli("run", "--resume", out).expect_code(5)
     cases = [json.loads(line)["case"] for line in (out / "results.jsonl").read_text().splitlines()]
     assert len(cases) == len(set(cases)) > kept
     shutil.rmtree(out)
@@ -230,9 +226,7 @@ def test_a_lock_that_is_a_link_is_refused_and_what_it_leads_to_stays(cli, tmp_pa
     folder.mkdir()
     for target in (victim, tmp_path / "not_there"):
         (folder / LOCK).symlink_to(target)
-        refused = cli("run", ONE, "--out", folder)
-        assert refused.code == 2
-        assert f"{folder / LOCK}: is a link" in refused.err
+        cli("run", ONE, "--out", folder).expect_error(2, f"{folder / LOCK}: is a link")
         (folder / LOCK).unlink()
     assert victim.read_text() == "precious"
     assert not (tmp_path / "not_there").exists()

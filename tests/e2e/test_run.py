@@ -17,8 +17,7 @@ SMOKE = ("--op", "masked_im2col_forward", "--tag", "smoke")
 @pytest.mark.slow(seconds=10)
 def test_the_default_set_passes_on_numpy(run):
     """Every element within its bound, too; with the network cases left out and said so."""
-    result = run("--elementwise")
-    assert result.code == 0, result.out[-3000:]
+    result = run("--elementwise").expect_code(0)
     assert result.report["backend"]["name"] == "numpy"
     assert set(result.report["summary"]) == {"passed"}
     assert "declared cases were not selected" in result.out
@@ -31,8 +30,7 @@ def test_the_default_set_passes_on_numpy(run):
 @pytest.mark.slow
 def test_the_reference_passes_what_it_made(run, catalogue):
     """A few cases of every operator; `verify` and `audit operators` hold it against all stored baselines."""
-    result = run("--backend", "reference", "--tag", "smoke", "--tag", "precision", "--tag", "nonfinite")
-    assert result.code == 0, result.out[-3000:]
+    result = run("--backend", "reference", "--tag", "smoke", "--tag", "precision", "--tag", "nonfinite").expect_code(0)
     assert set(result.report["summary"]) == {"passed"}
     assert {r["operator"] for r in result.results.values()} == set(catalogue.operators)
 
@@ -64,9 +62,7 @@ def test_a_failure_is_printed_with_reason_worst_element_and_repro(run, cli):
         f"repro:  {one['repro']}",
     ):
         assert words in result.out
-    repeated = cli(*one["repro"].split()[1:])
-    assert repeated.code == 1
-    assert one["case"] in repeated.out
+    cli(*one["repro"].split()[1:]).expect_output(1, one["case"])
 
 
 @pytest.mark.slow
@@ -82,8 +78,7 @@ def test_failures_of_one_kind_are_one_block_with_the_smallest_case(run, cli):
     assert result.out.count("reason: answered SUCCESS, expected BAD_PARAM") == 1
     listing = f"mluops-test report {result.folder} --format text"
     assert f"and {len(members) - 4} more, to list them: {listing}" in result.out
-    listed = cli(*listing.split()[1:])
-    assert listed.code == 0
+    listed = cli(*listing.split()[1:]).expect_code(0)
     assert all(f"    {r['case']}\n" in listed.out for r in members if r is not smallest)
 
 
@@ -117,10 +112,9 @@ def test_what_was_tolerated_in_a_case_is_told(run, toy, tmp_path):
     stored = toy / "prototxt" / "scale_by" / "ramp_3.prototxt"
     for name in ("one", "two"):
         (tmp_path / f"{name}.prototxt").write_text(stored.read_text() + "from_the_future: 1\n")
-    result = run(tmp_path / "one.prototxt", tmp_path / "two.prototxt", "--root", toy)
-    assert result.code == 0
-    assert "one.prototxt: not in the schema, skipped: field from_the_future" in result.out
-    assert "1 more case has notices" in result.out
+    run(tmp_path / "one.prototxt", tmp_path / "two.prototxt", "--root", toy).expect_output(
+        0, "one.prototxt: not in the schema, skipped: field from_the_future", "1 more case has notices"
+    )
     verbose = run(tmp_path / "two.prototxt", "-v", "--root", toy)
     assert "  note: not in the schema, skipped: field from_the_future" in verbose.out
     assert "notice" not in run(tmp_path / "two.prototxt", "-q", "--root", toy).out
@@ -134,9 +128,7 @@ def test_without_out_the_results_lie_in_a_dated_folder(cli, tmp_path):
 
 def test_an_out_that_cannot_be_written_has_its_exit_code(cli, tmp_path):
     (tmp_path / "file").write_text("")
-    result = cli("run", *SMOKE, "--out", tmp_path / "file" / "below")
-    assert result.code == 74
-    assert "cannot be written: Not a directory" in result.err
+    cli("run", *SMOKE, "--out", tmp_path / "file" / "below").expect_error(74, "cannot be written: Not a directory")
 
 
 @pytest.mark.parametrize(
@@ -153,8 +145,7 @@ def test_an_out_that_cannot_be_written_has_its_exit_code(cli, tmp_path):
     ],
 )
 def test_wrong_usage_has_its_exit_code(cli, arguments, code):
-    result = cli("run", *arguments)
-    assert result.code == code
+    result = cli("run", *arguments).expect_code(code)
     assert result.err
 
 
@@ -182,16 +173,14 @@ def test_a_damaged_cache_entry_is_never_used(run, toy, entry, damage):
     else:
         data[len(data) // 2] ^= 255
         target.write_bytes({"truncated": data[:-100], "emptied": b"", "flipped": data}[damage])
-    result = run("--root", toy, "--tag", "network")
-    assert result.code == 0, result.out
+    run("--root", toy, "--tag", "network").expect_code(0)
     assert target.read_bytes() == bytes(data) if damage == "missing" else target.read_bytes() != bytes(data)
 
 
 def test_a_cache_that_cannot_be_written_costs_only_a_note(run, toy, tmp_path, monkeypatch):
     (tmp_path / "blocked").write_text("")
     monkeypatch.setenv("MLUOPS_TEST_CACHE", str(tmp_path / "blocked"))
-    result = run("--root", toy, "--tag", "network")
-    assert result.code == 0
+    result = run("--root", toy, "--tag", "network").expect_code(0)
     assert any("could not be cached" in note for note in result.results["scale_by/big"]["notes"])
 
 
@@ -200,8 +189,7 @@ def test_a_stored_file_that_was_edited_is_broken_content(run, toy):
     text = path.read_text()
     path.write_text(text.replace('"3f800000"', '"3f800001"'))
     assert path.read_text() != text
-    result = run("--root", toy)
-    assert result.code == 3
+    result = run("--root", toy).expect_code(3)
     assert "differs from the lock" in result.results["scale_by/ramp_2"]["reason"]
     assert result.results["scale_by/ramp_3"]["outcome"] == "passed"
 
@@ -209,8 +197,7 @@ def test_a_stored_file_that_was_edited_is_broken_content(run, toy):
 def test_a_declaration_changed_since_it_was_generated_is_broken_content(run, toy):
     cases = toy / "cases" / "scale_by.yaml"
     cases.write_text(cases.read_text().replace('count: "{n}"', 'count: "{n + 1}"'))
-    result = run("--root", toy, "scale_by/ramp_2")
-    assert result.code == 3
+    result = run("--root", toy, "scale_by/ramp_2").expect_code(3)
     assert "has changed since it was generated" in result.results["scale_by/ramp_2"]["reason"]
 
 
@@ -246,18 +233,16 @@ def test_shards_by_recorded_times(cli, run, toy, tmp_path):
     ]
     assert cli("merge", *(part.folder for part in parts), "--out", tmp_path / "merged").code == 0
     other = run("--root", toy, "--shard", "2/2", "--times", earlier.folder)
-    mixed = cli("merge", parts[0].folder, other.folder, "--out", tmp_path / "mixed")
-    assert mixed.code == 3
-    assert "its --times is" in mixed.err
+    cli("merge", parts[0].folder, other.folder, "--out", tmp_path / "mixed").expect_error(3, "its --times is")
 
 
 def test_times_must_be_of_use(cli, run, toy):
     earlier = run("scale_by/ramp_2", "--root", toy).folder
     useless = cli("run", "--root", toy, "--times", earlier)
     assert (useless.code, "--shard I/N, -x and --failed" in useless.err) == (2, True)
-    unknown = run("scale_by/ramp_3", "--root", toy, "-x", "--times", earlier)
-    assert unknown.code == 0
-    assert "--times has none of the selected cases" in unknown.err
+    run("scale_by/ramp_3", "--root", toy, "-x", "--times", earlier).expect_error(
+        0, "--times has none of the selected cases"
+    )
 
 
 @pytest.mark.slow
@@ -293,8 +278,7 @@ def edited(folder, path, **outcomes):
 def test_what_did_not_pass_is_run_again(cli, run, toy, tmp_path):
     earlier = run("--root", toy, "--all").folder
     failed = edited(earlier, tmp_path / "r.json", big="failed", ramp_4="not_run", ramp_2="suspect", rank_2="skipped")
-    again = run("--root", toy, "--failed", failed)
-    assert again.code == 0
+    again = run("--root", toy, "--failed", failed).expect_code(0)
     # The smallest first, and network scales as well: they are what failed.
     assert [r["case"] for r in again.report["results"]] == ["scale_by/ramp_2", "scale_by/ramp_4", "scale_by/big"]
     assert list(run("--root", toy, "--failed", failed, "--tag", "network").results) == ["scale_by/big"]
@@ -311,9 +295,7 @@ def test_failed_says_what_it_cannot_run(cli, run, toy, tmp_path):
     assert (other.code, "none of the 1 cases that failed there is selected" in other.err) == (5, True)
     beside = cli("run", "--resume", earlier, "--failed", failed)
     assert (beside.code, "leave out --failed" in beside.err) == (2, True)
-    gone = cli("run", "--failed", failed)
-    assert gone.code == 5
-    assert "1 case(s) no longer exist and are left out, e.g. scale_by/ramp_2" in gone.err
+    cli("run", "--failed", failed).expect_error(5, "1 case(s) no longer exist and are left out, e.g. scale_by/ramp_2")
 
 
 @pytest.mark.slow

@@ -43,8 +43,7 @@ def test_a_worker_whose_memory_was_written_to_is_replaced(run):
 
 
 def test_an_idle_pool_stays(run):
-    result = run(*SMOKE, "--backend", backend("KeepsAnIdlePool"))
-    assert result.code == 0
+    result = run(*SMOKE, "--backend", backend("KeepsAnIdlePool")).expect_code(0)
     assert len({tuple(r["notes"]) for r in result.results.values()}) == 1
 
 

@@ -50,8 +50,7 @@ def test_each_kind_of_wrong_gets_its_outcome(run, backend, select, outcome, word
 def test_a_backend_that_does_nothing_compares_nothing(run, backend):
     result = run(*EXACT, "--backend", wrong(backend))
     assert {r["outcome"] for r in result.results.values()} == {"skipped"}
-    assert result.code == 5
-    assert "skipped" in result.out
+    result.expect_output(5, "skipped")
 
 
 @pytest.mark.slow
@@ -79,8 +78,7 @@ def test_repeated_runs_must_agree_bit_for_bit(run):
 @pytest.mark.slow
 def test_lost_bits_are_a_note_and_with_bitwise_a_failure(run):
     cases = ("--op", "masked_im2col_forward", "--tag", "nonfinite", "--tag", "precision", "-k", "float or half")
-    relaxed = run(*cases, "--backend", wrong("LosesBits"))
-    assert relaxed.code == 0, relaxed.out
+    relaxed = run(*cases, "--backend", wrong("LosesBits")).expect_code(0)
     noted = [r["case"] for r in relaxed.results.values() if any("bit for bit" in note for note in r["notes"])]
     assert noted
     strict = run(*cases, "--backend", wrong("LosesBits"), "--bitwise")
@@ -113,7 +111,5 @@ def test_an_exception_is_told_with_its_traceback(run):
     ],
 )
 def test_a_backend_that_cannot_be_used_is_told_before_anything_runs(run, spec, code, words):
-    result = run(*EXACT, "--backend", spec)
-    assert result.code == code
-    assert words in result.err
+    result = run(*EXACT, "--backend", spec).expect_error(code, words)
     assert result.report is None
