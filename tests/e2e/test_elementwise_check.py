@@ -87,7 +87,7 @@ class TestHalf:
         assert "beyond" not in result.out
 
     def test_a_lost_term_is_an_outlier_that_fails_where_that_is_asked(self, run):
-        result = run(self.HALF, "--backend", wrong("HalfInHalfTermLost")).expect_output(
+        run(self.HALF, "--backend", wrong("HalfInHalfTermLost")).expect_output(
             0, "1 case passed with 1 element that no order of half operations explains"
         )
         result = run(self.HALF, "--backend", wrong("HalfInHalfTermLost"), "--elementwise").expect_code(1)

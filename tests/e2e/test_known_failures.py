@@ -103,8 +103,10 @@ def results(toy15):
 def known(results, tmp_path):
     """The waivers that the gate writes for `tail`."""
     file = tmp_path / "known.yaml"
-    told = called("gate", results("tail"), "--against", results("right"), "--write-waivers", file, *WORDS)
-    assert (told.code, "1 waiver" in told.err) == (1, True), "the gate's own answer stays"
+    # The gate's own answer stays.
+    called("gate", results("tail"), "--against", results("right"), "--write-waivers", file, *WORDS).expect_error(
+        1, "1 waiver"
+    )
     return file
 
 
@@ -216,8 +218,7 @@ def test_a_cause_without_law_and_place_cannot_be_waived(cli, results, tmp_path):
     ],
 )
 def test_waivers_are_written_with_owner_end_and_reason_alone(cli, results, tmp_path, options, words):
-    answer = gate(cli, results, "tail", "--write-waivers", tmp_path / "known.yaml", *options)
-    assert (answer.code, words in answer.err) == (2, True)
+    gate(cli, results, "tail", "--write-waivers", tmp_path / "known.yaml", *options).expect_error(2, words)
     assert not (tmp_path / "known.yaml").exists()
 
 
@@ -326,15 +327,16 @@ def test_coverage_is_a_percentage(cli, toy15, results, required):
         coverage(cli, toy15, "--require-coverage", required),
         gate(cli, results, "tail", "--require-coverage", required),
     ):
-        assert (answer.code, "write a percentage, e.g. --require-coverage 95%" in answer.err) == (2, True)
+        answer.expect_error(2, "write a percentage, e.g. --require-coverage 95%")
     with pytest.raises(mt.HarnessError, match="write a percentage"):
         mt.run(roots=[str(toy15 / "toy")], require_coverage=required)
 
 
 def test_failures_count_as_covered_and_come_first_and_cases_that_were_not_run_count_against_it(cli, toy15):
     assert coverage(cli, toy15, "--require-coverage", "100%", backend="tail").code == 1
-    answer = coverage(cli, toy15, "-x", "-q", "--require-coverage", "50%", backend="tail")
-    assert (answer.code, "6 of 15 cases compared" in answer.out) == (1, True)
+    coverage(cli, toy15, "-x", "-q", "--require-coverage", "50%", backend="tail").expect_output(
+        1, "6 of 15 cases compared"
+    )
 
 
 def test_the_settings_may_ask_for_coverage(cli, toy15, monkeypatch):
@@ -343,8 +345,7 @@ def test_the_settings_may_ask_for_coverage(cli, toy15, monkeypatch):
     assert coverage(cli, toy15).code == 5
     assert coverage(cli, toy15, "--require-coverage", "10%").code == 0
     Path("mluops-test.toml").write_text('jobs = 1\nrequire_coverage = "0.95"\n')
-    answer = coverage(cli, toy15)
-    assert (answer.code, "mluops-test.toml:2" in answer.err) == (2, True)
+    coverage(cli, toy15).expect_error(2, "mluops-test.toml:2")
 
 
 def test_a_resumed_and_a_merged_run_are_held_to_it(cli, toy15, tmp_path):
@@ -356,8 +357,9 @@ def test_a_resumed_and_a_merged_run_are_held_to_it(cli, toy15, tmp_path):
     parts = [tmp_path / f"part-{i}" for i in (1, 2)]
     for i, part in enumerate(parts, 1):
         coverage(cli, toy15, "--require-coverage", "95%", "--shard", f"{i}/2", "--out", part)
-    merged = cli("merge", *parts, "--out", tmp_path / "merged")
-    assert (merged.code, "less than --require-coverage 95%: 2 of 15 cases compared" in merged.out) == (5, True)
+    cli("merge", *parts, "--out", tmp_path / "merged").expect_output(
+        5, "less than --require-coverage 95%: 2 of 15 cases compared"
+    )
 
 
 def test_the_gate_asks_for_coverage(cli, results, tmp_path):

@@ -130,8 +130,7 @@ class TestInOneStep:
         Path("results/report.json").unlink()
         record = json.loads(Path("results/run.json").read_text())
         Path("results/run.json").write_text(json.dumps({**record, "reports": reports}))
-        told = cli("run", "--resume", "results")
-        assert (told.code, words in told.err) == (3, True)
+        cli("run", "--resume", "results").expect_error(3, words)
 
 
 def test_utf8_whatever_the_terminal_speaks(tmp_path):
@@ -186,9 +185,8 @@ def test_history_adds_how_the_cases_went_on_this_backend(cli, passing, run):
 def test_the_test_report_claims_what_the_cases_show(cli, tmp_path):
     """Of an operator that refuses one empty tensor and takes another, and whose cases on a lattice ask for equality."""
     chosen = "no_unknown or no_known or large or lattice or values_full"
-    assert (
-        cli("run", "three_nn_forward", "-k", chosen, "--out", tmp_path / "r", "--markdown", tmp_path / "r.md").code == 0
-    )
+    selected = ("three_nn_forward", "-k", chosen)
+    assert cli("run", *selected, "--out", tmp_path / "r", "--markdown", tmp_path / "r.md").code == 0
     document = (tmp_path / "r.md").read_text()
     assert "supported, except for what is refused as the document asks (`unknown_empty`)" in document
     # Three of each tensor: alone, before an empty one, before others. `_limit` is refused for a pointer.

@@ -238,8 +238,7 @@ def test_shards_by_recorded_times(cli, run, toy, tmp_path):
 
 def test_times_must_be_of_use(cli, run, toy):
     earlier = run("scale_by/ramp_2", "--root", toy).folder
-    useless = cli("run", "--root", toy, "--times", earlier)
-    assert (useless.code, "--shard I/N, -x and --failed" in useless.err) == (2, True)
+    cli("run", "--root", toy, "--times", earlier).expect_error(2, "--shard I/N, -x and --failed")
     run("scale_by/ramp_3", "--root", toy, "-x", "--times", earlier).expect_error(
         0, "--times has none of the selected cases"
     )
@@ -284,17 +283,18 @@ def test_what_did_not_pass_is_run_again(cli, run, toy, tmp_path):
     assert list(run("--root", toy, "--failed", failed, "--tag", "network").results) == ["scale_by/big"]
     assert list(run("--root", toy, "--failed", failed, "scale_by/ramp_*", "-k", "4").results) == ["scale_by/ramp_4"]
     assert cli("gate", again.folder, "--against", earlier, "--subset").code == 0
-    same = cli("run", "--root", toy, "--failed", again.folder, "--out", again.folder, "--overwrite")
-    assert (same.code, "nothing failed there" in same.err) == (5, True)
+    cli("run", "--root", toy, "--failed", again.folder, "--out", again.folder, "--overwrite").expect_error(
+        5, "nothing failed there"
+    )
 
 
 def test_failed_says_what_it_cannot_run(cli, run, toy, tmp_path):
     earlier = run("--root", toy).folder
     failed = edited(earlier, tmp_path / "r.json", ramp_2="failed")
-    other = cli("run", "--root", toy, "--failed", failed, "scale_by/ramp_3")
-    assert (other.code, "none of the 1 cases that failed there is selected" in other.err) == (5, True)
-    beside = cli("run", "--resume", earlier, "--failed", failed)
-    assert (beside.code, "leave out --failed" in beside.err) == (2, True)
+    cli("run", "--root", toy, "--failed", failed, "scale_by/ramp_3").expect_error(
+        5, "none of the 1 cases that failed there is selected"
+    )
+    cli("run", "--resume", earlier, "--failed", failed).expect_error(2, "leave out --failed")
     cli("run", "--failed", failed).expect_error(5, "1 case(s) no longer exist and are left out, e.g. scale_by/ramp_2")
 
 
