@@ -101,11 +101,7 @@ def team(tmp_path):
 
 @pytest.mark.parametrize(
     "backend",
-    [
-        "numpy",
-        pytest.param("torch", marks=needs_torch),
-        pytest.param("c", marks=[*needs_gcc, pytest.mark.slow]),
-    ],
+    ["numpy", pytest.param("torch", marks=needs_torch), pytest.param("c", marks=[*needs_gcc, pytest.mark.slow])],
 )
 def test_the_folder_goes_green_and_each_file_says_what_became_of_it(run, team, backend, tmp_path_factory):
     library = f"c:{c_example(tmp_path_factory) / 'libmluops_host.so'}" if backend == "c" else backend

@@ -161,8 +161,7 @@ def undated(report):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("backend", "words"),
-    [("crashes_while_loading", "killed by SIGSEGV"), ("Missing", "has no attribute")],
+    ("backend", "words"), [("crashes_while_loading", "killed by SIGSEGV"), ("Missing", "has no attribute")]
 )
 def test_a_backend_that_dies_while_loading_is_unusable(run, backend, words):
     run(*TWO_VICTIMS, "--backend", crashing(backend)).expect_error(4, words)

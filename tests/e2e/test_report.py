@@ -137,10 +137,7 @@ def test_utf8_whatever_the_terminal_speaks(tmp_path):
     """A console of another encoding, or none at all, does not spoil the document."""
     command = [sys.executable, str(ROOT / "cli.py"), "report", str(GOLDEN / "report.json"), "--format", "markdown"]
     done = subprocess.run(
-        [*command, "--lang", "zh"],
-        capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        check=False,
+        [*command, "--lang", "zh"], capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False
     )
     assert (done.returncode, done.stdout) == (0, (GOLDEN / "report.zh.md").read_bytes())
 

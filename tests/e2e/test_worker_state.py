@@ -48,8 +48,7 @@ def test_an_idle_pool_stays(run):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["FinishesLater", pytest.param("CountsInAThread", marks=needs_gcc), "SpoilsAfterwards", "CountsInAChild"],
+    "name", ["FinishesLater", pytest.param("CountsInAThread", marks=needs_gcc), "SpoilsAfterwards", "CountsInAChild"]
 )
 def test_a_kernel_that_returns_before_it_has_finished_is_told_on_its_own_case(run, name, tmp_path, monkeypatch):
     if name == "CountsInAThread":
