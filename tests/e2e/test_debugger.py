@@ -13,6 +13,7 @@ from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT, wrong
 from tests.support.native import compile_library, needs_gcc
 
+pytestmark = pytest.mark.slow
 FAKE = Path(__file__).parents[1] / "unit" / "backends" / "fake_mluops.c"
 CASE = "masked_im2col_forward/edge_top_float"
 CRASHES = """
@@ -45,7 +46,6 @@ def _support_is_importable(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
-@pytest.mark.slow
 def test_a_group_of_crashes_has_one_line_for_the_debugger(run):
     limits = ("--timeout", 60, "--memory-limit", "2G", "--fresh-workers")
     result = run("masked_im2col_forward", "--tag", "smoke", "--backend", crashing("Segfaults"), *limits)
@@ -60,7 +60,6 @@ def test_a_group_of_crashes_has_one_line_for_the_debugger(run):
     assert {one["debug"] == "" for one in crashed} == {False}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -77,7 +76,6 @@ def test_where_a_debugger_shows_no_crash_there_is_no_line(run, arguments):
     assert result.results[CASE]["debug"] == ""
 
 
-@pytest.mark.slow
 def test_reports_have_the_command_as_well(run, cli):
     result = run(CASE, "--backend", crashing("Aborts"))
     command = result.results[CASE]["debug"]
@@ -86,7 +84,6 @@ def test_reports_have_the_command_as_well(run, cli):
     assert f"  debug:  {command}" in cli("report", result.folder, "--format", "text").lines
 
 
-@pytest.mark.slow
 @pytest.mark.needs_gcc
 @pytest.mark.needs_gdb
 @pytest.mark.skipif(NO_GDB, reason="gdb is not installed")

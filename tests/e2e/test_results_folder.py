@@ -229,3 +229,36 @@ def test_a_lock_that_is_a_link_is_refused_and_what_it_leads_to_stays(cli, tmp_pa
         (folder / LOCK).unlink()
     assert victim.read_text() == "precious"
     assert not (tmp_path / "not_there").exists()
+
+
+WITHOUT_READINGS = {"readings": [], "status": None}
+
+
+@pytest.mark.parametrize(
+    "changes", [WITHOUT_READINGS, {"status": "BAD_PARAM"}, {"compared": False}, {"within": False}], ids=str
+)
+def test_a_results_file_with_a_pass_that_nobody_saw_is_refused(cli, run, tmp_path, changes):
+    result = run(ONE).expect_code(0)
+    path = result.folder / "report.json"
+    (tmp_path / "before.json").write_bytes(path.read_bytes())
+    report = json.loads(path.read_text())
+    (record,) = report["results"]
+    (record["readings"][0] if "within" in changes else record).update(changes)
+    path.write_text(json.dumps(report))
+    for words in (
+        ("gate", result.folder, "--against", tmp_path / "before.json"),
+        ("report", result.folder, "--format", "markdown"),
+        ("merge", result.folder, "--out", tmp_path / "merged"),
+        ("history", "add", result.folder, "--db", tmp_path / "history.db"),
+        ("compare", result.folder, result.folder),
+    ):
+        cli(*words).expect_error(3, "report.json", ONE, "cannot have passed")
+
+
+def test_a_line_of_an_unfinished_run_with_such_a_pass_is_refused(cli, run):
+    result = run(ONE)
+    (result.folder / "report.json").unlink()
+    path = result.folder / "results.jsonl"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | WITHOUT_READINGS) + "\n")
+    cli("run", "--resume", result.folder).expect_error(3, "results.jsonl", "cannot have passed")

@@ -8,6 +8,8 @@ from collections import Counter
 
 import pytest
 
+from mluops_gtest.running.plan import Shard, shard_of
+from tests.conftest import ROOT
 from tests.e2e.conftest import wrong
 from tests.support.reports import GOLDEN
 
@@ -132,21 +134,50 @@ def test_an_out_that_cannot_be_written_has_its_exit_code(cli, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"),
+    ("arguments", "code", "words"),
     [
-        (["no_such/case"], 5),
-        (["--tag", "network", "-k", "nothing_like_this"], 5),
-        (["--tag", "nework"], 2),
-        (["--op", "abs"], 2),
-        (["--repeat", "0"], 2),
-        (["--no-such-option"], 2),
-        (["-k", "a and"], 2),
-        (["--root", "no_such_folder"], 2),
+        (["no_such/case"], 5, "'no_such/case' is not a case id"),
+        (["--tag", "network", "-k", "nothing_like_this"], 5, "The selection matches no case"),
+        (["--tag", "nework"], 2, "Did you mean 'network'?"),
+        (["--op", "abs"], 2, "Unknown operator 'abs'"),
+        (["--repeat", "0"], 2, "'--repeat': 0 is not in the range"),
+        (["--no-such-option"], 2, "--no-such-option"),
+        (["-k", "a and"], 2, "a word is missing at the end"),
+        (["--root", "no_such_folder"], 2, "'no_such_folder' does not exist"),
+        (["-j", "2", "--devices", "0,1", "--isolate"], 2, "Use either -j or --devices"),
+        (["-j", "2"], 2, "add --isolate"),
+        (["--timeout", "3"], 2, "add --isolate"),
+        (["--devices", "0,0"], 2, "different device numbers"),
+        (["--memory-limit", "much"], 2, "is not a size"),
+        (["--shard", "3/2"], 2, "--shard"),
+        (["--shard", "x"], 2, "--shard"),
+        (["--resume", "no_such"], 2, "no_such"),
     ],
 )
-def test_wrong_usage_has_its_exit_code(cli, arguments, code):
-    result = cli("run", *arguments).expect_code(code)
-    assert result.err
+def test_wrong_usage_has_its_exit_code(cli, arguments, code, words):
+    cli("run", *arguments).expect_error(code, words)
+
+
+def test_an_empty_shard_is_allowed_only_when_said_so(cli):
+    ids = len(cli("list", *SMOKE, "--format", "ids").lines)
+    arguments = ("run", *SMOKE, "--shard", f"{ids + 1}/{ids + 1}")
+    assert cli(*arguments).code == 5
+    assert cli(*arguments, "--allow-empty-shard").code == 0
+
+
+def test_shards_depend_on_ids_and_costs_alone():
+    costs = {f"c{i}": i // 2 for i in range(20)}
+    ids = list(costs)
+    for shard in (Shard(i, 4) for i in range(1, 5)):
+        assert shard_of(ids, costs, shard) == shard_of(ids[::-1], costs, shard) != set()
+
+
+def test_resume_takes_no_other_option(cli, run, tmp_path):
+    result = run(*SMOKE)
+    assert cli("run", "--resume", result.folder, "--tag", "smoke").code == 2
+    assert cli("run", "--resume", result.folder, "--backend", "reference").code == 2
+    (tmp_path / "empty").mkdir()
+    cli("run", "--resume", tmp_path / "empty").expect_error(2, "run.json")
 
 
 @pytest.fixture
@@ -184,16 +215,6 @@ def test_a_cache_that_cannot_be_written_costs_only_a_note(run, toy, tmp_path, mo
     assert any("could not be cached" in note for note in result.results["scale_by/big"]["notes"])
 
 
-def test_a_stored_file_that_was_edited_is_broken_content(run, toy):
-    path = toy / "prototxt" / "scale_by" / "ramp_2.prototxt"
-    text = path.read_text()
-    path.write_text(text.replace('"3f800000"', '"3f800001"'))
-    assert path.read_text() != text
-    result = run("--root", toy).expect_code(3)
-    assert "differs from the lock" in result.results["scale_by/ramp_2"]["reason"]
-    assert result.results["scale_by/ramp_3"]["outcome"] == "passed"
-
-
 def test_a_declaration_changed_since_it_was_generated_is_broken_content(run, toy):
     cases = toy / "cases" / "scale_by.yaml"
     cases.write_text(cases.read_text().replace('count: "{n}"', 'count: "{n + 1}"'))
@@ -202,8 +223,6 @@ def test_a_declaration_changed_since_it_was_generated_is_broken_content(run, toy
 
 
 def test_the_module_and_the_checkout_shim_are_the_same_command():
-    from tests.conftest import ROOT
-
     for command in ([sys.executable, "-m", "mluops_gtest"], [sys.executable, str(ROOT / "cli.py")]):
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True, cwd=ROOT)
         assert done.stdout.startswith("mluops-test ")
@@ -211,8 +230,6 @@ def test_the_module_and_the_checkout_shim_are_the_same_command():
 
 @pytest.mark.slow
 def test_the_checkout_shim_makes_cases_in_several_processes(toy):
-    from tests.conftest import ROOT
-
     words = [sys.executable, str(ROOT / "cli.py"), "generate", "--all", "--check", "-j", "2", "--root", str(toy)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, timeout=120)
     assert done.returncode == 0, done.stderr
