@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_void_p
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,27 +18,13 @@ from tests.support.native import compile_library, needs_gcc
 
 pytestmark = [*needs_gcc, pytest.mark.slow]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "c_backend"
+EXAMPLE = ROOT / "examples" / "c_backend"
 LIBRARY = "libmluops_host.so"
 BUGS = {
-    "past_end",
-    "writes_input",
-    "double_free",
-    "segfault",
-    "endless_loop",
-    "wrong_status",
-    "uninitialised",
-    "workspace_overrun",
-    "tile_edge",
-    "race",
-    "reads_past_end",
-    "reads_before_start",
-    "query_success",
-    "query_descriptor",
-    "query_order",
-    "query_size",
-    "query_empty",
-}
+    "past_end", "writes_input", "double_free", "segfault", "endless_loop", "wrong_status", "uninitialised",
+    "workspace_overrun", "tile_edge", "race", "reads_past_end", "reads_before_start",
+    "query_success", "query_descriptor", "query_order", "query_size", "query_empty",
+}  # fmt: skip
 BAD_PARAM, ARCH_MISMATCH = 3, 5
 FLOAT, INT32 = 2, 6
 ARRAY = 4

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.e2e.conftest import SUPPORT, wrong
+from tests.e2e.conftest import backends_in, wrong
 from tests.support.native import compile_library, needs_gcc
 
 pytestmark = pytest.mark.slow
+crashing = backends_in("crashing_backends")
 FAKE = Path(__file__).parents[1] / "unit" / "backends" / "fake_mluops.c"
 CASE = "masked_im2col_forward/edge_top_float"
 CRASHES = """
@@ -34,10 +35,6 @@ def library(tmp_path):
 
 def debug_lines(result):
     return [line.strip().removeprefix("debug:  ") for line in result.lines if line.startswith("  debug:")]
-
-
-def crashing(name):
-    return f"{SUPPORT / 'crashing_backends.py'}:{name}"
 
 
 @pytest.fixture(autouse=True)

@@ -24,9 +24,10 @@ def test_it_says_what_it_wrote_and_what_to_do_next(cli, tmp_path):
     assert f"  mluops-test generate --op {NAME} --root ." in result.lines
 
 
+@pytest.mark.parametrize(("kind", "example"), [("operator", NAME), ("backend", "my_kernels")])
 @pytest.mark.parametrize("name", ["Row", "1st", "class", "row-sum", "../row", "", "row.sum"])
-def test_a_bad_name_is_refused(cli, tmp_path, name):
-    cli("new", "operator", name).expect_error(2, "use lower-case letters, digits and _, e.g. row_sum")
+def test_a_bad_name_is_refused(cli, tmp_path, kind, example, name):
+    cli("new", kind, name).expect_error(2, f"use lower-case letters, digits and _, e.g. {example}")
     assert list((tmp_path / "cwd").iterdir()) == []
 
 

@@ -1,19 +1,13 @@
 """`run --perf`, `device-spec` and `bench`: times come from the backends' own story, never from this machine."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.e2e.conftest import wrong
+from tests.e2e.conftest import backends_in, wrong
 
 ONE = "masked_im2col_forward/retinanet_3x3_twin_float"
 REFUSED = "masked_im2col_forward/feature_desc_null"
-CLOCKED = Path(__file__).parents[1] / "support" / "clocked_backends.py"
 INLINE = "--no-isolate"
-
-
-def clocked(name):
-    return f"{CLOCKED}:{name}"
+clocked = backends_in("clocked_backends")
 
 
 @pytest.fixture
