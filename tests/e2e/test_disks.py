@@ -12,6 +12,7 @@ import pytest
 
 from mluops_gtest.base.files import DECLARATIONS
 from mluops_gtest.results.folder import read_done
+from tests.e2e.conftest import called
 from tests.support.disks import command, mount, unmount
 from tests.support.reports import GOLDEN
 from tests.support.toy_root import write_toy_root
@@ -56,12 +57,12 @@ class Talks:
 """
 
 
-@pytest.fixture
-def many(cli, tmp_path):
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
     """A root with many small cases."""
     cases = "- name: ramp_{n}\n  tags: [random]\n  doc: d\n  each: {n: {from: 2, to: 61}}\n"
-    root = write_toy_root(tmp_path / "many", cases + '  data: {recipe: ramp, count: "{n}"}\n')
-    assert cli("generate", "--all", "--root", root).code == 0
+    root = write_toy_root(tmp_path_factory.mktemp("many") / "root", cases + '  data: {recipe: ramp, count: "{n}"}\n')
+    called("generate", "--all", "--root", root).expect_code(0)
     return root
 
 
@@ -76,10 +77,15 @@ def sentence(errors):
     return line
 
 
-@pytest.fixture
-def undisturbed(run):
-    """Case → outcome of the run that nothing stops."""
-    return {case: result["outcome"] for case, result in run(*CASES).results.items()}
+def outcomes(folder):
+    """Case → outcome of a run."""
+    return {r["case"]: r["outcome"] for r in json.loads((folder / "report.json").read_text())["results"]}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(run_once):
+    """The outcomes of the run that nothing stops."""
+    return outcomes(run_once(*CASES))
 
 
 def test_a_file_that_may_not_grow_ends_the_run_and_resume_completes_it(cli, undisturbed, tmp_path):
@@ -95,8 +101,7 @@ def test_a_file_that_may_not_grow_ends_the_run_and_resume_completes_it(cli, undi
     assert (out / "results.jsonl").read_bytes().endswith(b"\n"), "half a line was left"
     assert leftovers(out) == []
     cli("run", "--resume", out).expect_code(0)
-    report = json.loads((out / "report.json").read_text())
-    assert {r["case"]: r["outcome"] for r in report["results"]} == undisturbed
+    assert outcomes(out) == undisturbed
 
 
 def test_a_full_disk_ends_the_run_and_resume_completes_it(cli, undisturbed, small_disk, tmp_path):
@@ -110,8 +115,7 @@ def test_a_full_disk_ends_the_run_and_resume_completes_it(cli, undisturbed, smal
     assert still.returncode == 74, "there is still no room"
     shutil.copytree(disk / "results", tmp_path / "roomy")
     assert cli("run", "--resume", tmp_path / "roomy").code == 0
-    report = json.loads((tmp_path / "roomy" / "report.json").read_text())
-    assert {r["case"]: r["outcome"] for r in report["results"]} == undisturbed
+    assert outcomes(tmp_path / "roomy") == undisturbed
 
 
 def test_a_report_that_does_not_fit_is_told_and_written_by_resume(cli, tmp_path):
@@ -158,7 +162,7 @@ def test_workers_end_with_a_run_that_stops(cli, many, tmp_path, jobs):
     ours = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or ())]
     assert ours == []
     cli("run", "--resume", out).expect_code(0)
-    assert len(json.loads((out / "report.json").read_text())["results"]) == MANY
+    assert len(outcomes(out)) == MANY
 
 
 @pytest.mark.parametrize(
@@ -187,8 +191,7 @@ def test_a_run_with_a_full_stdout_has_all_its_results(undisturbed, tmp_path):
         told = command("run", *CASES, "-v", "--out", tmp_path / "results", stdout=full)
     assert told.returncode == 74
     assert "standard output: cannot be written" in sentence(told.stderr)
-    report = json.loads((tmp_path / "results" / "report.json").read_text())
-    assert {r["case"]: r["outcome"] for r in report["results"]} == undisturbed
+    assert outcomes(tmp_path / "results") == undisturbed
 
 
 def test_a_full_stderr_changes_nothing(tmp_path):
