@@ -53,6 +53,14 @@ def assert_costs_its_cases_alone(result, outcome, reason):
     assert result.code == 1
 
 
+def replace_in(path, old, new):
+    """Replace a text of a file, which has it; returns the path."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    return path
+
+
 @dataclass
 class Result:
     code: int

@@ -125,13 +125,14 @@ class TestHalf:
             cli("report", path, "--format", "text").expect_error(3, message)
 
 
+@pytest.fixture(scope="module")
+def results(run_once):
+    """The results of a backend with options, run once."""
+    return cache(lambda backend, *options: run_once(LARGE, "--backend", wrong(backend), *options))
+
+
 class TestGate:
     """A case that had no such element and has some now."""
-
-    @pytest.fixture(scope="class")
-    def results(self, run_once):
-        """The results of a backend with options, run once."""
-        return cache(lambda backend, *options: run_once(LARGE, "--backend", wrong(backend), *options))
 
     @pytest.fixture
     def before(self):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e.conftest import backends_in
+from tests.e2e.conftest import backends_in, replace_in
 
 SMOKE = ("--op", "masked_im2col_forward", "--tag", "smoke")
 moody = backends_in("moody_backends")
@@ -49,8 +49,7 @@ def test_a_crash_is_tried_again_in_a_new_process(run):
 
 
 def test_broken_content_is_not_tried_again(run, toy):
-    path = toy / "prototxt" / "scale_by" / "ramp_2.prototxt"
-    path.write_text(path.read_text().replace('"3f800000"', '"3f800001"'))
+    replace_in(toy / "prototxt" / "scale_by" / "ramp_2.prototxt", '"3f800000"', '"3f800001"')
     result = run("--root", toy, "--reruns", 2).expect_code(3)
     assert result.results["scale_by/ramp_2"]["attempts"] == []
 

@@ -148,11 +148,8 @@ def undated(report):
     return {**report, "started": 0, "seconds": 0, "timing": 0, "results": results}
 
 
-@pytest.mark.parametrize(
-    ("backend", "words"), [("crashes_while_loading", "killed by SIGSEGV"), ("Missing", "has no attribute")]
-)
-def test_a_backend_that_dies_while_loading_is_unusable(run, backend, words):
-    run(*TWO_VICTIMS, "--backend", crashing(backend)).expect_error(4, words)
+def test_a_backend_that_dies_while_loading_is_unusable(run):
+    run(*TWO_VICTIMS, "--backend", crashing("crashes_while_loading")).expect_error(4, "killed by SIGSEGV")
 
 
 def test_supports_that_crashes_is_an_error_of_the_backend(run):

@@ -10,7 +10,7 @@ import pytest
 
 from mluops_gtest.running.plan import Shard, shard_of
 from tests.conftest import ROOT
-from tests.e2e.conftest import wrong
+from tests.e2e.conftest import only, replace_in, wrong
 from tests.support.reports import GOLDEN
 
 SMOKE = ("--op", "masked_im2col_forward", "--tag", "smoke")
@@ -88,10 +88,6 @@ def elements(record):
     return sum(math.prod(t["dims"]) for t in (*record["info"]["inputs"], *record["info"]["outputs"]))
 
 
-def test_output_into_a_pipe_is_plain(run):
-    assert "\x1b" not in run(*SMOKE).out
-
-
 @pytest.mark.slow
 def test_stopping_at_the_first_failure_leaves_the_rest_not_run(run):
     result = run("--op", "masked_im2col_forward", "--tag", "boundary", "-x", "--backend", wrong("AllZero"))
@@ -103,9 +99,9 @@ def test_stopping_at_the_first_failure_leaves_the_rest_not_run(run):
     assert len((result.folder / "results.jsonl").read_text().splitlines()) == len(outcomes)
 
 
-def test_quiet_and_verbose(run):
-    quiet = run(*SMOKE, "-q")
-    verbose = run(*SMOKE, "-v")
+def test_quiet_and_verbose_and_plain_in_a_pipe(run):
+    plain, quiet, verbose = run(*SMOKE), run(*SMOKE, "-q"), run(*SMOKE, "-v")
+    assert "\x1b" not in plain.out + quiet.out + verbose.out
     assert len(quiet.lines) == 2
     assert sum(line.startswith("passed ") for line in verbose.lines) == len(verbose.results)
 
@@ -216,8 +212,7 @@ def test_a_cache_that_cannot_be_written_costs_only_a_note(run, toy, tmp_path, mo
 
 
 def test_a_declaration_changed_since_it_was_generated_is_broken_content(run, toy):
-    cases = toy / "cases" / "scale_by.yaml"
-    cases.write_text(cases.read_text().replace('count: "{n}"', 'count: "{n + 1}"'))
+    replace_in(toy / "cases" / "scale_by.yaml", 'count: "{n}"', 'count: "{n + 1}"')
     result = run("--root", toy, "scale_by/ramp_2").expect_code(3)
     assert "has changed since it was generated" in result.results["scale_by/ramp_2"]["reason"]
 
@@ -318,8 +313,7 @@ def test_failed_says_what_it_cannot_run(cli, run, toy, tmp_path):
 @pytest.mark.slow
 def test_repro_lines_keep_the_limits(run):
     select = ("masked_im2col_forward/edge_top_float", "--isolate")
-    limited = run(*select, "--timeout", "20", "--memory-limit", "2G")
-    (result,) = limited.results.values()
+    result = only(run(*select, "--timeout", "20", "--memory-limit", "2G"))
     assert " --timeout 20 --memory-limit 2147483648 " in result["repro"]
     assert " --timeout 12.5 " in next(iter(run(*select, "--timeout", "12.5").results.values()))["repro"]
 
