@@ -25,8 +25,7 @@ def test_adding_again_adds_nothing(three, tmp_path):
 
 
 def test_show_lists_the_runs(three):
-    shown = three("history", "show")
-    assert shown.code == 0
+    shown = three("history", "show").expect_code(0)
     assert [line.split()[0] for line in shown.lines[1:]] == [f"2026-01-0{day}T00:00:00+00:00" for day in (1, 2, 3)]
     assert "1 flaky" in shown.lines[2]
 

@@ -184,8 +184,7 @@ class TestBench:
         ],
     )
     def test_each_answer(self, cli, first, second, samples, answer, remark):
-        result = self.bench(cli, first, second, "--samples", samples, INLINE)
-        assert result.code == 0, result.err
+        result = self.bench(cli, first, second, "--samples", samples, INLINE).expect_code(0)
         (row,) = (line for line in result.lines if line.startswith(ONE))
         assert f" {answer} " in f"{row} "
         assert remark in row

@@ -36,8 +36,7 @@ def test_workers_and_our_own_backends_pass(run, cli, foreign):
     for options in (foreign, ("--backend", "numpy"), ("--backend", "reference")):
         done = run(*SMOKE, *options)
         assert ISOLATION_OFF not in done.out
-        passed = gate(cli, done, "--require-isolated")
-        assert passed.code == 0, passed.out
+        passed = gate(cli, done, "--require-isolated").expect_code(0)
         assert "isolation" not in passed.out
 
 
