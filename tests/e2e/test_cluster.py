@@ -197,8 +197,7 @@ def test_the_outputs_of_a_verdict_alone_are_those_that_are_judged_here(run, toy)
     kernels = SUPPORT / "remembering_backends.py"
     with started(1) as address:
         cluster = ("--cluster", address, "--ship", kernels, "--judge-here")
-        result = run(*ids, "--root", toy, "--backend", f"{kernels}:NamesAfter4", *cluster)
-    assert result.code == 0, result.out
+        result = run(*ids, "--root", toy, "--backend", f"{kernels}:NamesAfter4", *cluster).expect_code(0)
     assert "its verdict alone" in result.results[ids[0]]["notes"][-1]
 
 

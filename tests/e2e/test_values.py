@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.e2e.conftest import wrong
+from tests.e2e.conftest import replace_in, wrong
 
 CASE = "voxel_pooling_forward/bevdepth_twin"
 OTHER = "voxel_pooling_forward/order_of_axes"
@@ -163,11 +163,8 @@ class TestSavedOutputs:
             ("output_features.npy", lambda file: file.write_bytes(file.read_bytes()[:-4])),
             ("output_features.npy", lambda file: np.save(file, np.load(file).astype(np.float64))),
             ("output_features.npy", Path.unlink),
-            ("outputs.json", lambda file: file.write_text(file.read_text().replace('"inputs": "', '"inputs": "0'))),
-            (
-                "outputs.json",
-                lambda file: file.write_text(file.read_text().replace('"scalars": {', '"scalars": {"n": ""')),
-            ),
+            ("outputs.json", lambda file: replace_in(file, '"inputs": "', '"inputs": "0')),
+            ("outputs.json", lambda file: replace_in(file, '"scalars": {', '"scalars": {"n": ""')),
         ],
         ids=["cut", "other type", "gone", "the inputs of the case have changed", "no number"],
     )
