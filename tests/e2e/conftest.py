@@ -13,7 +13,7 @@ import pytest
 from mluops_gtest.cli.main import run_main
 from tests.support.built_once import built_once
 from tests.support.crashing_backends import VICTIM
-from tests.support.toy_root import write_toy_root
+from tests.support.toy_root import CASES, write_toy_root
 
 SUPPORT = Path(__file__).parents[1] / "support"
 # What wrong backends do, they do to one operator's cases; innocent ones come before and after them.
@@ -51,6 +51,14 @@ def assert_costs_its_cases_alone(result, outcome, reason):
         assert (one["outcome"], reason in one["reason"]) == (outcome, True), one["reason"][:500]
         assert len(one["reason"]) < 100_000
     assert result.code == 1
+
+
+def replace_in(path, old, new):
+    """Replace a text of a file, which has it; returns the path."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    return path
 
 
 @dataclass
@@ -124,8 +132,7 @@ def run_once(tmp_path_factory):
 
     def call(*arguments, code=0):
         out = tmp_path_factory.mktemp("run") / "results"
-        result = called("run", *arguments, "--out", out)
-        assert result.code == code, result.out
+        called("run", *arguments, "--out", out).expect_code(code)
         return out
 
     return call
@@ -155,8 +162,7 @@ def generated_toy(tmp_path_factory):
     def make(**parts):
         root = write_toy_root(tmp_path_factory.mktemp("toys") / "toy", parts=parts or None)
         for chosen in (["--all"], ["--tag", "undefined"]):
-            result = called("generate", *chosen, "--root", root)
-            assert result.code == 0, result.err
+            called("generate", *chosen, "--root", root).expect_code(0)
         return root
 
     return make
@@ -169,7 +175,15 @@ def row_sum_root(tmp_path_factory):
     def build(root):
         root.mkdir()
         for words in (["new", "operator", "row_sum"], ["generate", "--all"]):
-            result = called(*words, "--root", root)
-            assert result.code == 0, result.err
+            called(*words, "--root", root).expect_code(0)
 
     return built_once(tmp_path_factory, "row-sum-root", build)
+
+
+@pytest.fixture(scope="session")
+def ramps(generated_toy, tmp_path_factory):
+    """A root with fifteen ramps of 2 to 16 elements, which no test changes."""
+    root = Path(shutil.copytree(generated_toy(), tmp_path_factory.mktemp("ramps") / "toy"))
+    (root / "cases" / "scale_by.yaml").write_text(CASES.partition("- name: big")[0].replace("to: 4", "to: 16"))
+    called("generate", "--all", "--root", root).expect_code(0)
+    return root

@@ -11,7 +11,7 @@ from mluops_gtest.casefiles.writer import write_case
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.tensor import exact
 from mluops_gtest.judging import arbitration
-from tests.e2e.conftest import called, wrong
+from tests.e2e.conftest import called, only, wrong
 from tests.support.toy_root import GENERATOR
 
 CASE = "voxel_pooling_forward/order_of_axes"
@@ -92,8 +92,7 @@ def test_every_report_tells_it(disputed, cli):
 
 def test_a_wrong_baseline_in_a_file_is_an_error_of_the_file(run, file_with):
     path = file_with(lambda data: data.__setitem__(3, 7.5))
-    result = run(path, "--arbitrate").expect_code(3)
-    (case,) = result.results.values()
+    case = only(run(path, "--arbitrate").expect_code(3))
     assert (case["outcome"], case["content_error"], case["bug"]) == ("error", True, False)
     assert [cause["kind"] for cause in case["causes"]] == ["baseline_wrong", "exceeded"]
     assert case["reason"].startswith(f"the baseline in the file is wrong: {POOLED}[0, 0, ")
@@ -101,14 +100,12 @@ def test_a_wrong_baseline_in_a_file_is_an_error_of_the_file(run, file_with):
 
 
 def test_without_the_option_such_a_file_is_taken_at_its_word(run, file_with):
-    result = run(file_with(lambda data: data.__setitem__(3, 7.5))).expect_code(1)
-    (case,) = result.results.values()
+    case = only(run(file_with(lambda data: data.__setitem__(3, 7.5))).expect_code(1))
     assert "arbitrated" not in case
 
 
 def test_an_integer_is_settled_too(run, file_with):
-    result = run(file_with(lambda data: data.__setitem__(1, 9), "pos_memo"), "--arbitrate").expect_code(3)
-    (case,) = result.results.values()
+    case = only(run(file_with(lambda data: data.__setitem__(1, 9), "pos_memo"), "--arbitrate").expect_code(3))
     (found,) = case["arbitrated"]
     assert (found["output"], found["backend"], found["has_ulp"]) == ("pos_memo", 1, False)
 
@@ -220,15 +217,15 @@ class TestAnotherRoot:
         assert json.loads((result.folder / "results.jsonl").read_text().splitlines()[0])["arbitrated"]
 
     def test_an_operator_that_does_not_say_what_its_elements_are(self, run, toy_with):
-        result = run("scale_by/ramp_3", "--root", toy_with(__init__=WRONG_KERNEL), "--arbitrate").expect_code(1)
-        (case,) = result.results.values()
+        case = only(run("scale_by/ramp_3", "--root", toy_with(__init__=WRONG_KERNEL), "--arbitrate").expect_code(1))
         assert case["notes"] == ["not arbitrated: the operator has no exact.py, which says what one element is"]
 
     def test_a_definition_that_fails_costs_the_arbitration_alone(self, run, toy_with):
         broken = EXACT.replace("fraction(call", "fraction(1 / 0 + call")
-        result = run(
-            "scale_by/ramp_3", "--root", toy_with(__init__=WRONG_KERNEL, exact=broken), "--arbitrate"
-        ).expect_code(1)
-        (case,) = result.results.values()
+        case = only(
+            run("scale_by/ramp_3", "--root", toy_with(__init__=WRONG_KERNEL, exact=broken), "--arbitrate").expect_code(
+                1
+            )
+        )
         assert "not arbitrated: " in case["notes"][0]
         assert "ZeroDivisionError" in case["notes"][0]

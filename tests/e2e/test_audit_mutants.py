@@ -57,8 +57,7 @@ def test_a_new_operator_catches_all_of_its_mutants(cli, row_sum_root):
 
 
 def test_what_is_not_caught_is_named_and_fails_and_a_list_names_all(cli, weak):
-    result = cli("audit", "mutants", "--root", weak, "--first-kill")
-    assert result.code == 1, result.err
+    result = cli("audit", "mutants", "--root", weak, "--first-kill").expect_code(1)
     lines = result.lines
     listed = cli("audit", "mutants", "--root", weak, "--first-kill", "--list").lines
     (cached,) = (line for line in listed if line.startswith("row_sum: cached_by_shape ("))
@@ -72,9 +71,9 @@ def test_what_is_not_caught_is_named_and_fails_and_a_list_names_all(cli, weak):
 
 
 def test_what_the_time_does_not_allow_is_not_passed(cli, row_sum_root):
-    result = cli("audit", "mutants", "--root", row_sum_root, "--budget", "1e-9")
-    assert result.code == 1
-    assert "0 of 0 wrong implementations" in result.out
+    result = cli("audit", "mutants", "--root", row_sum_root, "--budget", "1e-9").expect_output(
+        1, "0 of 0 wrong implementations"
+    )
     assert result.out.splitlines()[-1].startswith("not passed: the time is up, and ")
     page = json.loads(cli("audit", "mutants", "--root", row_sum_root, "--budget", "1e-9", "--format", "json").out)
     assert ["row_sum", "drops_segment_0"] in page["not_tried"]
@@ -104,6 +103,4 @@ def test_two_mutants_of_one_name_are_refused(cli, row_sum_root, tmp_path):
     root = tmp_path / "twice"
     shutil.copytree(row_sum_root, root, ignore=shutil.ignore_patterns("__pycache__"))
     (root / MUTANTS).write_text((root / MUTANTS).read_text() + "\nMUTANTS += MUTANTS[:1]\n")
-    result = cli("audit", "mutants", "--root", root)
-    assert result.code == 3
-    assert "two mutants are named 'drops_segment_0'" in result.err
+    cli("audit", "mutants", "--root", root).expect_error(3, "two mutants are named 'drops_segment_0'")

@@ -30,10 +30,7 @@ def audit(cli, toy_with):
 
 
 def test_a_fault_that_no_case_tells_is_an_exit_code(audit):
-    result = audit()
-    assert result.code == 1
-    assert f"scale_by: {BLIND}: no case catches it" in result.out
-    assert "accepted_faults" in result.out
+    result = audit().expect_output(1, f"scale_by: {BLIND}: no case catches it", "accepted_faults")
     assert result.lines[-1].endswith("1 not caught, 0 accepted, 0 of these wrongly")
 
 
@@ -43,9 +40,7 @@ def test_a_fault_may_be_accepted_with_a_reason(audit):
 
 @pytest.mark.parametrize(("name", "why"), [("y: zero", "a case catches it"), ("z: zero", "no output can have it")])
 def test_an_acceptance_that_is_not_needed_is_told(audit, name, why):
-    result = audit(accepted={BLIND: "norms judge", name: "why not"})
-    assert result.code == 1
-    assert f"scale_by: {name}: {why}" in result.out
+    audit(accepted={BLIND: "norms judge", name: "why not"}).expect_output(1, f"scale_by: {name}: {why}")
 
 
 def test_each_case_says_what_it_lets_through(audit):

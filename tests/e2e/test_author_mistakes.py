@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from mluops_gtest.cli.main import run_main
+from tests.e2e.conftest import replace_in
 
 NAME = "row_sum"
 # Of a new operator.
@@ -262,8 +263,7 @@ def test_a_spoiled_suspect_costs_its_own_explanation_alone(cli, run, spoil):
     lines = "".join(f'\n        "mistake {i}": {function},' for i, function in enumerate(SUSPECTS))
     root, path = spoil(INIT, "    recipes=RECIPES,", f"    recipes=RECIPES,\n    suspects={{{lines}\n    }},")
     assert cli("generate", "--all", "--root", root).code == 0
-    kernel = path.with_name("kernel.py")
-    kernel.write_text(kernel.read_text().replace("output[present] = ", "output[present] = 0 * "))
+    replace_in(path.with_name("kernel.py"), "output[present] = ", "output[present] = 0 * ")
     result = run("row_sum/rows_63", "--root", root).expect_code(1)
     (case,) = result.results.values()
     for i, words in enumerate(SUSPECTS.values()):

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_void_p
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,27 +18,13 @@ from tests.support.native import compile_library, needs_gcc
 
 pytestmark = [*needs_gcc, pytest.mark.slow]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "c_backend"
+EXAMPLE = ROOT / "examples" / "c_backend"
 LIBRARY = "libmluops_host.so"
 BUGS = {
-    "past_end",
-    "writes_input",
-    "double_free",
-    "segfault",
-    "endless_loop",
-    "wrong_status",
-    "uninitialised",
-    "workspace_overrun",
-    "tile_edge",
-    "race",
-    "reads_past_end",
-    "reads_before_start",
-    "query_success",
-    "query_descriptor",
-    "query_order",
-    "query_size",
-    "query_empty",
-}
+    "past_end", "writes_input", "double_free", "segfault", "endless_loop", "wrong_status", "uninitialised",
+    "workspace_overrun", "tile_edge", "race", "reads_past_end", "reads_before_start",
+    "query_success", "query_descriptor", "query_order", "query_size", "query_empty",
+}  # fmt: skip
 BAD_PARAM, ARCH_MISMATCH = 3, 5
 FLOAT, INT32 = 2, 6
 ARRAY = 4
@@ -75,14 +60,12 @@ def shared_objects(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.so"))
 
 
-@pytest.mark.slow
 def test_plain_make_builds_exactly_one_shared_object(folder):
     sources = {path.name for path in EXAMPLE.iterdir() if path.is_file() and path.suffix != ".so"}
     assert shared_objects(folder) == [LIBRARY]
     assert {path.name for path in folder.iterdir()} == sources | {LIBRARY}
 
 
-@pytest.mark.slow
 def test_the_library_exports_what_the_header_declares_and_nothing_else(folder):
     listing = subprocess.run(
         ["nm", "-D", "--defined-only", folder / LIBRARY], capture_output=True, text=True, check=True
@@ -96,7 +79,6 @@ def test_the_library_exports_what_the_header_declares_and_nothing_else(folder):
         assert any(set(signature.symbols) <= exported for signature in signatures), operator
 
 
-@pytest.mark.slow
 def test_the_header_compiles_alone(folder, tmp_path):
     source = tmp_path / "alone.c"
     source.write_text('#include "mluops_host.h"\nint main(void) { return MLUOP_STATUS_SUCCESS; }\n')
@@ -115,7 +97,6 @@ def test_every_bug_of_the_sources_is_a_variant(folder):
     assert "-fno-sanitize-recover=all" in sanitized
 
 
-@pytest.mark.slow
 def test_variants_are_built_apart_and_cleaned_away(tmp_path_factory, tmp_path):
     copy = tmp_path / "variants"
     shutil.copytree(c_example(tmp_path_factory), copy)

@@ -32,8 +32,7 @@ def library(tmp_path):
     [("c:./absent.so", r"absent\.so does not load: .*cannot open shared object file"), ("mlu", r"libcnrt\.so")],
 )
 def test_a_library_that_does_not_load_ends_the_run(run, backend, words):
-    result = run(COMPUTES, "--backend", backend)
-    assert result.code == 4
+    result = run(COMPUTES, "--backend", backend).expect_code(4)
     assert re.search(words, result.err)
 
 
@@ -53,8 +52,7 @@ def test_what_a_library_does_not_offer_is_skipped_with_the_reason(run, library, 
 @pytest.mark.slow
 def test_a_refusing_setter_is_named_and_decides(run, library):
     backend = f"c:{library(refusing='mluOpSetTensorDescriptor_v2')}"
-    result = run(COMPUTES, "--backend", backend)
-    assert result.code == 1
+    result = run(COMPUTES, "--backend", backend).expect_code(1)
     assert only(result)["outcome"] == "wrong_status"
     assert only(result)["reason"] == (
         "answered BAD_PARAM (status from mluOpSetTensorDescriptor_v2 for feature), expected SUCCESS"
@@ -82,8 +80,7 @@ def test_a_refusing_query_is_named(run, library):
     ],
 )
 def test_forbidden_writes_read_the_same_wherever_the_memory_is(run, library, features, how, reason):
-    result = run(COMPUTES, "--no-isolate", "--backend", f"c:{library(*features, behaviour=how)}")
-    assert result.code == 1
+    result = run(COMPUTES, "--no-isolate", "--backend", f"c:{library(*features, behaviour=how)}").expect_code(1)
     assert only(result)["outcome"] == "memory"
     assert only(result)["reason"] == reason
 

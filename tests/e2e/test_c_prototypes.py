@@ -128,9 +128,9 @@ def test_one_operator_prints_its_own_functions(cli, catalogue):
 
 
 def test_an_operator_without_c_functions_is_told(cli, toy):
-    result = cli("ops", "scale_by", "--c", "--root", toy)
-    assert result.code == 2
-    assert "scale_by declares no C functions: write them in c_api.py of its folder, generators/scale_by/" in result.err
+    cli("ops", "scale_by", "--c", "--root", toy).expect_error(
+        2, "scale_by declares no C functions: write them in c_api.py of its folder, generators/scale_by/"
+    )
 
 
 def compiles(folder, text, *flags):
@@ -158,8 +158,7 @@ class TestWithACompiler:
         (tmp_path / "api.h").write_text(cli("ops", "--c", "--root", root).out)
         (tmp_path / "scale.c").write_text(LIBRARY)
         library = compile_library(tmp_path / "libscale.so", tmp_path / "scale.c", flags=("-Wall", "-Werror", *flags))
-        result = run("--all", "--root", root, "--backend", f"c:{library}")
-        assert result.code == 0, result.out
+        result = run("--all", "--root", root, "--backend", f"c:{library}").expect_code(0)
         assert {r["outcome"] for r in result.results.values()} == {"passed"}
         assert len(result.results) == 6
 
@@ -177,10 +176,7 @@ class TestWithACompiler:
 def test_a_mistake_in_the_declaration_names_the_file(cli, toy_with, before, after, message):
     assert before in C_API
     root = toy_with(c_api=C_API.replace(before, after))
-    result = cli("ops", "scale_by", "--c", "--root", root)
-    assert result.code == 3
-    assert f"{root}/generators/scale_by/c_api.py: " in result.err
-    assert message in result.err
+    cli("ops", "scale_by", "--c", "--root", root).expect_error(3, f"{root}/generators/scale_by/c_api.py: ", message)
 
 
 def test_the_header_has_the_released_names(cli):

@@ -42,11 +42,7 @@ def test_what_it_holds_and_where(cli, filled):
     rows = [line.split() for line in result.lines[1:]]
     today = time.strftime("%Y-%m-%d")
     assert rows[0] == ["values", "cases", "size", "last", "used"]
-    assert [row[:-3] for row in rows[1:4]] == [
-        ["as", "declared", "1"],
-        ["--reseed", "3", "1"],
-        ["--reseed", "12", "1"],
-    ]
+    assert [row[:-3] for row in rows[1:4]] == [["as", "declared", "1"], ["--reseed", "3", "1"], ["--reseed", "12", "1"]]
     assert rows[4][:2] == ["together", "3"]
     assert all(row[-1] == today and row[-2] in ("KiB", "MiB") for row in rows[1:5])
     assert "\x1b" not in result.out

@@ -184,7 +184,7 @@ def test_the_report_is_that_of_one_machine(run, processes, kernels):
     selected = ("--op", "voxel_pooling_forward", "-k", "bounds or twin or null", "--backend", kernels)
     here = run(*selected)
     there = run(*selected, "--cluster", processes, "--ship", kernels)
-    assert there.code == here.code == int(ExitCode.FAILED)
+    assert there.code == here.code == ExitCode.FAILED
     assert list(there.results) == list(here.results)
     assert verdicts(there.results) == verdicts(here.results)
     assert all(result["host"] for result in there.results.values())
@@ -197,15 +197,13 @@ def test_the_outputs_of_a_verdict_alone_are_those_that_are_judged_here(run, toy)
     kernels = SUPPORT / "remembering_backends.py"
     with started(1) as address:
         cluster = ("--cluster", address, "--ship", kernels, "--judge-here")
-        result = run(*ids, "--root", toy, "--backend", f"{kernels}:NamesAfter4", *cluster)
-    assert result.code == 0, result.out
+        result = run(*ids, "--root", toy, "--backend", f"{kernels}:NamesAfter4", *cluster).expect_code(0)
     assert "its verdict alone" in result.results[ids[0]]["notes"][-1]
 
 
 def test_a_file_of_the_user_travels(run, cli, address, tmp_path):
     assert cli("generate", "ball_query/*", "--tag", "smoke", "--out", tmp_path / "mine").code == 0
-    result = run(tmp_path / "mine", "--cluster", address)
-    assert result.code == 0
+    result = run(tmp_path / "mine", "--cluster", address).expect_code(0)
     assert set(result.results) == {path.as_posix() for path in (tmp_path / "mine").rglob("*.prototxt")}
 
 
@@ -330,9 +328,9 @@ def test_the_report_says_who_judged(run, address):
 
 def test_where_all_workers_answer_wrongly_the_run_ends_and_says_why(run, address, monkeypatch):
     lying_workers.change_answers(monkeypatch, lying_workers.LIES["noise"][0])
-    result = run("ball_query/handle_null", "--cluster", address)
-    assert result.code == int(ExitCode.INTERRUPTED)
-    assert "no worker of the cluster can be used any more: the worker inproc://" in result.out
+    run("ball_query/handle_null", "--cluster", address).expect_output(
+        ExitCode.INTERRUPTED, "no worker of the cluster can be used any more: the worker inproc://"
+    )
 
 
 def test_a_stopped_worker_costs_its_timeout(run, processes, kernels, tmp_path, monkeypatch):
@@ -342,8 +340,7 @@ def test_a_stopped_worker_costs_its_timeout(run, processes, kernels, tmp_path, m
         result = run(*isolated, f"{kernels}:stopped", "--timeout", "3", "--cluster", processes, "--ship", kernels)
     finally:
         os.kill(int((tmp_path / "stopped").read_text()), signal.SIGCONT)
-    assert result.code == 0, result.out + result.err
-    assert "for 3 s; what it had runs elsewhere" in result.err
+    result.expect_error(0, "for 3 s; what it had runs elsewhere")
     assert lines_in(result.folder) == len(result.results)
 
 
@@ -368,12 +365,10 @@ def test_a_scheduler_that_is_lost_ends_the_run_and_it_can_be_resumed(run, cli, a
     with started(1) as other:
         result = run(*REFUSED, f"{kernels}:orphan", "--cluster", other, "--ship", kernels)
     assert (tmp_path / "orphan").exists()
-    assert result.code == int(ExitCode.INTERRUPTED), result.out + result.err
+    assert result.code == ExitCode.INTERRUPTED, result.out + result.err
     # Whether any answer is here before the scheduler is gone is a matter of chance.
     assert {"not_run"} <= result.report["summary"].keys() <= {"passed", "not_run"}
-    again = cli("run", "--resume", result.folder, "--cluster", address)
-    assert again.code == 0, again.out + again.err
-    assert f"{len(result.results)} passed" in again.out
+    cli("run", "--resume", result.folder, "--cluster", address).expect_output(0, f"{len(result.results)} passed")
 
 
 def test_a_hunt_draws_here_and_calls_there(cli, address, kernels, tmp_path):
@@ -409,7 +404,7 @@ def test_verdicts_of_a_hunt_are_drawn_and_judged_here(cli, address, kernels, tmp
     cluster = ("--cluster", address, "--ship", kernels, "--corpus", tmp_path / "corpus")
     result = cli(*hunt, "--cases", "8", *cluster)
     assert "passed, and its outputs are failed here; it gets no more cases" in result.err
-    assert (result.code, "3 failed, for 1 new cause" in result.out) == (1, True), result.out
+    result.expect_output(1, "3 failed, for 1 new cause")
 
 
 def test_no_worker_writes_a_command_into_the_report(run, address, kernels, monkeypatch):
@@ -421,8 +416,7 @@ def test_no_worker_writes_a_command_into_the_report(run, address, kernels, monke
     monkeypatch.setattr(auditing.OutputAudit, "draws", lambda *_: False)
     formats = ("html", "markdown", "junit", "ctrf")
     reports = [word for name in formats for word in (f"--{name}", f"report.{name}")]
-    result = run(*WRONG, kernels, "--cluster", address, "--ship", kernels, "-v", *reports)
-    assert result.code == int(ExitCode.FAILED), result.err
+    result = run(*WRONG, kernels, "--cluster", address, "--ship", kernels, "-v", *reports).expect_code(ExitCode.FAILED)
     assert {one["repro"].partition(" --")[0] for one in result.results.values()} == {
         f"mluops-test run {case}" for case in result.results
     }
@@ -440,18 +434,17 @@ def test_no_worker_writes_a_command_into_the_report(run, address, kernels, monke
 )
 def test_workers_that_differ_are_refused_by_name(run, address, monkeypatch, other, message):
     lying_workers.change_answers(monkeypatch, lambda own: encode(replace(own, **other)), kind=WorkerDescription)
-    result = run("ball_query/nothing_missing_ok", "--cluster", address)
-    assert result.code == int(ExitCode.BACKEND)
-    assert "No worker of the cluster can run these cases." in result.err
-    assert message in result.err
+    run("ball_query/nothing_missing_ok", "--cluster", address).expect_error(
+        ExitCode.BACKEND, "No worker of the cluster can run these cases.", message
+    )
 
 
 def test_a_backend_that_does_not_load_there_is_told(run, address, tmp_path):
     file = tmp_path / "broken.py"
     file.write_text("import nowhere_at_all\n")
-    result = run("ball_query/nothing_missing_ok", "--cluster", address, "--backend", file, "--ship", file)
-    assert result.code == int(ExitCode.BACKEND)
-    assert "No module named 'nowhere_at_all'" in result.err
+    run("ball_query/nothing_missing_ok", "--cluster", address, "--backend", file, "--ship", file).expect_error(
+        ExitCode.BACKEND, "No module named 'nowhere_at_all'"
+    )
 
 
 def test_a_function_may_make_the_cluster(run, address, tmp_path):
@@ -480,14 +473,13 @@ def test_a_cluster_of_members_with_certificates(run, tmp_path):
     settings = certificate(tmp_path)
     with dask.config.set(settings), inside(2, protocol="tls://") as secured:
         assert secured.startswith("tls://")
-        result = run(*SMOKE, secured)
-        assert result.code == 0, result.out + result.err
+        run(*SMOKE, secured).expect_code(0)
         with dask.config.set(dict.fromkeys(settings)):
             without = run(*SMOKE, secured)
-    assert (without.code, "no certificate is set" in without.err) == (int(ExitCode.USAGE), True), without.err
+    without.expect_error(ExitCode.USAGE, "no certificate is set")
     with dask.config.set({**settings, "distributed.comm.tls.ca-file": str(tmp_path / "none.pem")}):
         missing = run(*SMOKE, secured)
-    assert (missing.code, "the certificate cannot be used" in missing.err) == (int(ExitCode.USAGE), True), missing.err
+    missing.expect_error(ExitCode.USAGE, "the certificate cannot be used")
 
 
 @pytest.mark.parametrize(
@@ -510,12 +502,11 @@ def test_a_cluster_of_members_with_certificates(run, tmp_path):
 )
 def test_what_makes_no_sense_is_refused(cli, arguments, message):
     Path("cases.txt").write_text("")
-    result = cli("run", "ball_query/nothing_missing_ok", "--out", "r", *arguments)
-    assert (result.code, message in result.err) == (int(ExitCode.USAGE), True), result.err
+    cli("run", "ball_query/nothing_missing_ok", "--out", "r", *arguments).expect_error(ExitCode.USAGE, message)
 
 
 def test_without_dask_the_message_says_what_to_install(cli, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    result = cli("run", "ball_query/nothing_missing_ok", "--out", "r", "--cluster", "local:2")
-    assert result.code == int(ExitCode.USAGE)
-    assert "pip install 'mluops-test[dask]'" in result.err
+    cli("run", "ball_query/nothing_missing_ok", "--out", "r", "--cluster", "local:2").expect_error(
+        ExitCode.USAGE, "pip install 'mluops-test[dask]'"
+    )

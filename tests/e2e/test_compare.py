@@ -23,8 +23,7 @@ def zero(run_once):
 
 
 def test_differences_are_shown_and_do_not_fail(cli, exact, zero):
-    result = cli("compare", exact, zero)
-    assert result.code == 0, result.err
+    result = cli("compare", exact, zero).expect_code(0)
     assert result.lines[0].startswith("A  Exact, ")
     assert result.lines[1].startswith("B  AllZero, ")
     (line,) = [line for line in result.lines if line.startswith(CASE)]
@@ -37,8 +36,7 @@ def test_differences_are_shown_and_do_not_fail(cli, exact, zero):
     ("before", "after", "code"), [("exact", "zero", 1), ("zero", "exact", 0), ("exact", "exact", 0)]
 )
 def test_told_to_gate_worse_fails(cli, request, before, after, code):
-    result = cli("compare", request.getfixturevalue(before), request.getfixturevalue(after), "--gate")
-    assert result.code == code, result.out
+    cli("compare", request.getfixturevalue(before), request.getfixturevalue(after), "--gate").expect_code(code)
 
 
 def test_told_to_gate_a_missing_case_fails(cli, exact, run):

@@ -48,8 +48,7 @@ def test_green_runs_cost_nothing(run_toy):
     ("name", "outcome"), [("WrongAfter3", "failed"), pytest.param("DiesAfter3", "crashed", marks=pytest.mark.slow)]
 )
 def test_what_fails_behind_the_case_before_alone_says_so(run_toy, name, outcome):
-    result = run_toy(name)
-    assert result.code == 1
+    result = run_toy(name).expect_code(1)
     assert outcomes(result) == ["passed", "passed", outcome]
     one = result.results[IDS[2]]
     assert one["causes"][0] == {"kind": "only_after", "case": IDS[1]}
@@ -67,8 +66,7 @@ def test_the_repro_line_tells_the_same_and_the_fingerprint_is_that_of_the_first_
 
 
 def test_what_fails_neither_alone_nor_behind_is_flaky(run_toy):
-    result = run_toy("WrongAt4Once")
-    assert result.code == 1
+    result = run_toy("WrongAt4Once").expect_code(1)
     assert outcomes(result) == ["passed", "passed", "flaky"]
     one = result.results[IDS[2]]
     assert one["reason"].startswith("passed at try 2 after failed: y: ")
@@ -82,8 +80,7 @@ def test_what_a_case_leaves_meets_nobody_once_it_is_found(run_toy):
 
 
 def test_a_case_behind_named_changes_gets_its_verdict_alone(run_toy):
-    result = run_toy("Names")
-    assert result.code == 0
+    result = run_toy("Names").expect_code(0)
     assert outcomes(result) == ["passed"] * 3
     note = "failed after scale_by/ramp_3, which changed the state of its worker; this is its verdict alone"
     assert result.results[IDS[2]]["notes"] == [note]

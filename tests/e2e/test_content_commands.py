@@ -5,6 +5,7 @@ import json
 import pytest
 
 from mluops_gtest.cli.main import COMMANDS, GROUPS, LazyGroup
+from tests.e2e.conftest import only, replace_in
 
 SAMPLE = ("--op", "masked_im2col_forward", "--tag", "smoke")
 
@@ -88,9 +89,9 @@ def test_list_table_has_a_row_per_case(cli):
 
 def test_show_tells_all_about_a_case(cli):
     case = cli("list", *SAMPLE, "--format", "ids").lines[0]
-    result = cli("show", case).expect_code(0)
-    for words in ("feature", "data_col", "NCHW", "kernel_h =", "diff3 ≤ 0", "expects: status SUCCESS", f"run {case}"):
-        assert words in result.out
+    cli("show", case).expect_output(
+        0, "feature", "data_col", "NCHW", "kernel_h =", "diff3 ≤ 0", "expects: status SUCCESS", f"run {case}"
+    )
     negative = json.loads(cli("list", "--op", "masked_im2col_forward", "--tag", "negative", "--format", "json").out)
     failing = next(one for one in negative if one["expect"]["status"] == "BAD_PARAM")
     assert f"expects: status BAD_PARAM, check {failing['expect']['check']}" in cli("show", failing["id"]).out
@@ -225,8 +226,7 @@ def test_why_a_baseline_is_constant_belongs_to_the_declaration(cli, run, toy, tm
 
 
 def test_generate_drops_what_is_no_longer_declared(cli, toy):
-    cases = toy / "cases" / "scale_by.yaml"
-    cases.write_text(cases.read_text().replace("to: 4", "to: 3"))
+    replace_in(toy / "cases" / "scale_by.yaml", "to: 4", "to: 3")
     result = cli("generate", "--all", "--root", toy)
     assert "removed scale_by/ramp_4" in result.out
     assert not (toy / "prototxt" / "scale_by" / "ramp_4.prototxt").exists()
@@ -324,10 +324,8 @@ def test_a_foreign_operator_is_read_shown_and_skipped_never_passed(cli, run, tmp
 
 def test_a_recomputed_baseline_is_said_and_the_reference_is_suspect(cli, run, tmp_path):
     cli("generate", *SAMPLE, "--out", tmp_path / "made")
-    path = next((tmp_path / "made").rglob("*.prototxt"))
-    path.write_text(path.read_text().replace("device: GENERATOR_CPU", "device: CPU"))
-    result = run(path).expect_code(0)
-    (one,) = result.results.values()
+    path = replace_in(next((tmp_path / "made").rglob("*.prototxt")), "device: GENERATOR_CPU", "device: CPU")
+    one = only(run(path).expect_code(0))
     assert any("recomputed" in note for note in one["notes"])
     suspect = run(path, "--backend", "reference").expect_code(1)
     assert "compared with itself" in next(iter(suspect.results.values()))["reason"]
@@ -356,7 +354,6 @@ def test_data_outside_of_what_the_operator_defines_are_the_case_s_fault(cli, run
     assert count
     text = head + tail.partition("\n")[2]
     path.write_text(text.replace("device: GENERATOR_CPU", f"device: {device}"))
-    result = run(path).expect_code(5)
-    (one,) = result.results.values()
+    one = only(run(path).expect_code(5))
     assert one["outcome"] == "skipped"
     assert "does not define this call: indice_num has 2 entries for 3 kernel offsets" in one["reason"]

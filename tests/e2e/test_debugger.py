@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.e2e.conftest import SUPPORT, wrong
+from tests.e2e.conftest import backends_in, wrong
 from tests.support.native import compile_library, needs_gcc
 
+pytestmark = pytest.mark.slow
+crashing = backends_in("crashing_backends")
 FAKE = Path(__file__).parents[1] / "unit" / "backends" / "fake_mluops.c"
 CASE = "masked_im2col_forward/edge_top_float"
 CRASHES = """
@@ -35,17 +37,12 @@ def debug_lines(result):
     return [line.strip().removeprefix("debug:  ") for line in result.lines if line.startswith("  debug:")]
 
 
-def crashing(name):
-    return f"{SUPPORT / 'crashing_backends.py'}:{name}"
-
-
 @pytest.fixture(autouse=True)
 def _support_is_importable(monkeypatch):
     """Workers start fresh: they find the tests' modules by PYTHONPATH alone."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
-@pytest.mark.slow
 def test_a_group_of_crashes_has_one_line_for_the_debugger(run):
     limits = ("--timeout", 60, "--memory-limit", "2G", "--fresh-workers")
     result = run("masked_im2col_forward", "--tag", "smoke", "--backend", crashing("Segfaults"), *limits)
@@ -60,7 +57,6 @@ def test_a_group_of_crashes_has_one_line_for_the_debugger(run):
     assert {one["debug"] == "" for one in crashed} == {False}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -72,13 +68,11 @@ def test_a_group_of_crashes_has_one_line_for_the_debugger(run):
     ids=["wrong values", "hang", "another program", "needs the worker's memory"],
 )
 def test_where_a_debugger_shows_no_crash_there_is_no_line(run, arguments):
-    result = run(CASE, *arguments)
-    assert result.code == 1
+    result = run(CASE, *arguments).expect_code(1)
     assert debug_lines(result) == []
     assert result.results[CASE]["debug"] == ""
 
 
-@pytest.mark.slow
 def test_reports_have_the_command_as_well(run, cli):
     result = run(CASE, "--backend", crashing("Aborts"))
     command = result.results[CASE]["debug"]
@@ -87,7 +81,6 @@ def test_reports_have_the_command_as_well(run, cli):
     assert f"  debug:  {command}" in cli("report", result.folder, "--format", "text").lines
 
 
-@pytest.mark.slow
 @pytest.mark.needs_gcc
 @pytest.mark.needs_gdb
 @pytest.mark.skipif(NO_GDB, reason="gdb is not installed")

@@ -10,6 +10,7 @@ from mluops_gtest.catalog import declaration_cache, declarations, operators
 from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue
 from tests.conftest import ROOT
+from tests.e2e.conftest import replace_in
 from tests.support.toy_root import write_other_root
 
 IDS = ("list", "--all", "--format", "ids")
@@ -63,8 +64,7 @@ def test_a_second_command_expands_nothing(listed, cache):
 
 def test_a_change_of_the_declarations_counts_at_once(listed, toy, cli):
     before, _ = listed()
-    path = toy / "cases" / "scale_by.yaml"
-    path.write_text(path.read_text().replace("to: 4", "to: 5"))
+    path = replace_in(toy / "cases" / "scale_by.yaml", "to: 4", "to: 5")
     after, expansions = listed()
     assert expansions == 1
     assert set(after) - set(before) == {"scale_by/ramp_5"}
@@ -84,9 +84,7 @@ def test_a_change_of_the_declarations_counts_at_once(listed, toy, cli):
 )
 def test_a_change_of_the_operator_counts_at_once(listed, toy, cli, right, wrong, told):
     listed()
-    path = toy / "generators" / "scale_by.py"
-    assert right in path.read_text()
-    path.write_text(path.read_text().replace(right, wrong))
+    replace_in(toy / "generators" / "scale_by.py", right, wrong)
     cli(*IDS, "--root", toy).expect_error(3, told)
 
 

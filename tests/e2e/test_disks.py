@@ -12,6 +12,7 @@ import pytest
 
 from mluops_gtest.base.files import DECLARATIONS
 from mluops_gtest.results.folder import read_done
+from tests.e2e.conftest import called
 from tests.support.disks import command, mount, unmount
 from tests.support.reports import GOLDEN
 from tests.support.toy_root import write_toy_root
@@ -56,12 +57,12 @@ class Talks:
 """
 
 
-@pytest.fixture
-def many(cli, tmp_path):
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
     """A root with many small cases."""
     cases = "- name: ramp_{n}\n  tags: [random]\n  doc: d\n  each: {n: {from: 2, to: 61}}\n"
-    root = write_toy_root(tmp_path / "many", cases + '  data: {recipe: ramp, count: "{n}"}\n')
-    assert cli("generate", "--all", "--root", root).code == 0
+    root = write_toy_root(tmp_path_factory.mktemp("many") / "root", cases + '  data: {recipe: ramp, count: "{n}"}\n')
+    called("generate", "--all", "--root", root).expect_code(0)
     return root
 
 
@@ -69,24 +70,29 @@ def leftovers(folder):
     return [path for path in folder.rglob("*") if path.name.startswith(".")]
 
 
-def sentence(errors):
-    """The one line on stderr."""
-    (line,) = errors.splitlines()
+def sentence(done):
+    """The one line on stderr of a command that could not write."""
+    assert done.returncode == 74, done.stderr
+    (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
     return line
 
 
-@pytest.fixture
-def undisturbed(run):
-    """Case → outcome of the run that nothing stops."""
-    return {case: result["outcome"] for case, result in run(*CASES).results.items()}
+def outcomes(folder):
+    """Case → outcome of a run."""
+    return {r["case"]: r["outcome"] for r in json.loads((folder / "report.json").read_text())["results"]}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(run_once):
+    """The outcomes of the run that nothing stops."""
+    return outcomes(run_once(*CASES))
 
 
 def test_a_file_that_may_not_grow_ends_the_run_and_resume_completes_it(cli, undisturbed, tmp_path):
     out = tmp_path / "results"
     stopped = command("run", *CASES, "--out", out, most_bytes=ROOMY)
-    assert stopped.returncode == 74
-    told = sentence(stopped.stderr)
+    told = sentence(stopped)
     assert f"{out / 'results.jsonl'}: cannot be written: File too large." in told
     assert f"`mluops-test run --resume {out}` runs the rest" in told
     done = read_done(out)
@@ -95,23 +101,20 @@ def test_a_file_that_may_not_grow_ends_the_run_and_resume_completes_it(cli, undi
     assert (out / "results.jsonl").read_bytes().endswith(b"\n"), "half a line was left"
     assert leftovers(out) == []
     cli("run", "--resume", out).expect_code(0)
-    report = json.loads((out / "report.json").read_text())
-    assert {r["case"]: r["outcome"] for r in report["results"]} == undisturbed
+    assert outcomes(out) == undisturbed
 
 
 def test_a_full_disk_ends_the_run_and_resume_completes_it(cli, undisturbed, small_disk, tmp_path):
     disk = small_disk(48)
     stopped = command("run", *CASES, "--out", disk / "results")
-    assert stopped.returncode == 74
-    assert "No space left on device" in sentence(stopped.stderr)
+    assert "No space left on device" in sentence(stopped)
     assert 0 < len(read_done(disk / "results")) < len(undisturbed)
     assert leftovers(disk) == []
     still = command("run", "--resume", disk / "results")
     assert still.returncode == 74, "there is still no room"
     shutil.copytree(disk / "results", tmp_path / "roomy")
     assert cli("run", "--resume", tmp_path / "roomy").code == 0
-    report = json.loads((tmp_path / "roomy" / "report.json").read_text())
-    assert {r["case"]: r["outcome"] for r in report["results"]} == undisturbed
+    assert outcomes(tmp_path / "roomy") == undisturbed
 
 
 def test_a_report_that_does_not_fit_is_told_and_written_by_resume(cli, tmp_path):
@@ -122,8 +125,7 @@ def test_a_report_that_does_not_fit_is_told_and_written_by_resume(cli, tmp_path)
     assert (tmp_path / "whole" / "report.json").stat().st_size > most
     out = tmp_path / "results"
     stopped = command("run", *few, "--out", out, most_bytes=most)
-    assert stopped.returncode == 74
-    told = sentence(stopped.stderr)
+    told = sentence(stopped)
     assert f"{out / 'report.json'}: cannot be written" in told
     assert "The results of 2 cases are kept there" in told
     assert "2 passed" in stopped.stdout, "what was found is still told"
@@ -138,8 +140,7 @@ def test_a_report_that_does_not_fit_is_told_and_written_by_resume(cli, tmp_path)
 @pytest.mark.parametrize("file", ["run.json", "results.jsonl"])
 def test_a_run_that_cannot_even_begin(tmp_path, file):
     stopped = command("run", *CASES, "--out", tmp_path / "out", most_bytes=100 if file == "run.json" else ROOMY // 2)
-    assert stopped.returncode == 74
-    assert "cannot be written: File too large" in sentence(stopped.stderr)
+    assert "cannot be written: File too large" in sentence(stopped)
     assert leftovers(tmp_path) == []
 
 
@@ -152,13 +153,12 @@ def test_workers_end_with_a_run_that_stops(cli, many, tmp_path, jobs):
     (tmp_path / "kernels.py").write_text(TALKS)
     words = ["run", "--root", many, "-b", f"{tmp_path / 'kernels.py'}:Talks", "-j", jobs, "--out", out]
     stopped = command(*words, most_bytes=1 << 18)
-    assert stopped.returncode == 74, stopped.stderr
-    assert "File too large" in sentence(stopped.stderr)
+    assert "File too large" in sentence(stopped)
     assert 0 < len(read_done(out)) < MANY
     ours = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or ())]
     assert ours == []
     cli("run", "--resume", out).expect_code(0)
-    assert len(json.loads((out / "report.json").read_text())["results"]) == MANY
+    assert len(outcomes(out)) == MANY
 
 
 @pytest.mark.parametrize(
@@ -178,17 +178,14 @@ def test_workers_end_with_a_run_that_stops(cli, many, tmp_path, jobs):
 def test_a_full_stdout_is_told_in_one_sentence(arguments, tmp_path):
     with Path("/dev/full").open("w") as full:
         told = command(*arguments, stdout=full, cwd=tmp_path)
-    assert told.returncode == 74
-    assert sentence(told.stderr) == "error: standard output: cannot be written: No space left on device."
+    assert sentence(told) == "error: standard output: cannot be written: No space left on device."
 
 
 def test_a_run_with_a_full_stdout_has_all_its_results(undisturbed, tmp_path):
     with Path("/dev/full").open("w") as full:
         told = command("run", *CASES, "-v", "--out", tmp_path / "results", stdout=full)
-    assert told.returncode == 74
-    assert "standard output: cannot be written" in sentence(told.stderr)
-    report = json.loads((tmp_path / "results" / "report.json").read_text())
-    assert {r["case"]: r["outcome"] for r in report["results"]} == undisturbed
+    assert "standard output: cannot be written" in sentence(told)
+    assert outcomes(tmp_path / "results") == undisturbed
 
 
 def test_a_full_stderr_changes_nothing(tmp_path):
@@ -201,11 +198,6 @@ def test_a_closed_stdout_is_nobody_who_reads(tmp_path):
     line = f"exec '{sys.executable}' -m mluops_gtest list --tag smoke >&-"
     done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def unwritable(done, path):
-    assert done.returncode == 74, done.stderr
-    assert f"{path}: cannot be written: File too large." in sentence(done.stderr)
 
 
 def test_commands_that_write_one_file(run, tmp_path):
@@ -223,7 +215,8 @@ def test_commands_that_write_one_file(run, tmp_path):
         if name in ("page.html", "mine.py", "host.yaml"):
             (folder / name).write_text(before)
         done = command(*arguments, cwd=folder, most_bytes=50)
-        unwritable(done, "merged/results.jsonl" if name == "results.jsonl" else name)
+        path = "merged/results.jsonl" if name == "results.jsonl" else name
+        assert f"{path}: cannot be written: File too large." in sentence(done)
         assert leftovers(folder) == []
         assert {path.read_text() for path in folder.rglob("*") if path.is_file()} <= {before}
 
@@ -234,13 +227,11 @@ def test_generate_keeps_and_locks_what_it_wrote(cli, tmp_path, small_disk):
     for jobs in ("1", "2"):
         out = disk / f"jobs{jobs}"
         done = command("generate", *wanted, "--out", out, "-j", jobs)
-        assert done.returncode == 74
-        assert "cannot be written: No space left on device." in sentence(done.stderr)
+        assert "cannot be written: No space left on device." in sentence(done)
         assert leftovers(disk) == []
         shutil.rmtree(out)
     roomy = command("generate", *wanted, "--out", tmp_path / "roomy", most_bytes=20_000)
-    assert roomy.returncode == 74
-    assert "cases are left" in sentence(roomy.stderr)
+    assert "cases are left" in sentence(roomy)
     (lock,) = (tmp_path / "roomy").rglob("baselines.lock")
     locked = [json.loads(line)["id"] for line in lock.read_text().splitlines()]
     written = [
@@ -253,8 +244,7 @@ def test_generate_keeps_and_locks_what_it_wrote(cli, tmp_path, small_disk):
 def test_convert_keeps_what_it_wrote(tmp_path):
     source = Path(__file__).parents[2] / "prototxt" / "voxel_pooling_forward"
     done = command("convert", source, tmp_path / "binary", most_bytes=8_000)
-    assert done.returncode == 74
-    assert "cannot be written: File too large." in sentence(done.stderr)
+    assert "cannot be written: File too large." in sentence(done)
     kept = list((tmp_path / "binary").rglob("*.pb"))
     assert kept
     assert leftovers(tmp_path) == []
@@ -265,11 +255,9 @@ def test_a_history_on_a_full_disk(tmp_path, small_disk):
     disk = small_disk(64)
     (disk / "filler").write_bytes(b"x" * 40_000)
     done = command("history", "add", GOLDEN / "report.json", "--db", disk / "history.sqlite")
-    assert done.returncode == 74
-    assert f"{disk / 'history.sqlite'}: cannot be written: " in sentence(done.stderr)
+    assert f"{disk / 'history.sqlite'}: cannot be written: " in sentence(done)
     limited = command("history", "add", GOLDEN / "report.json", "--db", tmp_path / "h.sqlite", most_bytes=5_000)
-    assert limited.returncode == 74
-    assert f"{tmp_path / 'h.sqlite'}: cannot be written: " in sentence(limited.stderr)
+    assert f"{tmp_path / 'h.sqlite'}: cannot be written: " in sentence(limited)
 
 
 def test_a_link_stays_and_a_device_is_never_replaced(cli, tmp_path):

@@ -1,7 +1,7 @@
 """Elements that the documents' criteria let pass: seen, told, and failed where that is asked."""
 
 import json
-from functools import partial
+from functools import cache, partial
 
 import pytest
 
@@ -21,8 +21,7 @@ def one_off(run):
 
 @pytest.mark.slow
 def test_it_passes_and_is_told(one_off):
-    result = one_off()
-    assert result.code == 0
+    result = one_off().expect_code(0)
     case = result.results[LARGE]
     assert case["outcome"] == "passed"
     (seen,) = case["elements"]
@@ -36,8 +35,7 @@ def test_it_passes_and_is_told(one_off):
 
 @pytest.mark.slow
 def test_asked_for_it_fails(one_off):
-    result = one_off("--elementwise")
-    assert result.code == 1
+    result = one_off("--elementwise").expect_code(1)
     case = result.results[LARGE]
     assert case["outcome"] == "failed"
     assert case["reason"].endswith("1 element is further off than any order of float operations explains")
@@ -47,15 +45,13 @@ def test_asked_for_it_fails(one_off):
 
 @pytest.mark.slow
 def test_nobody_looks_where_that_is_asked(one_off):
-    result = one_off("--no-elementwise")
-    assert result.code == 0
+    result = one_off("--no-elementwise").expect_code(0)
     assert "elements" not in result.results[LARGE]
     assert "beyond" not in result.out
 
 
 def test_a_right_backend_has_none(run):
-    result = run("voxel_pooling_forward", "--tag", "smoke", "--tag", "precision", "--elementwise")
-    assert result.code == 0
+    result = run("voxel_pooling_forward", "--tag", "smoke", "--tag", "precision", "--elementwise").expect_code(0)
     seen = [one for case in result.results.values() for one in case.get("elements", [])]
     assert seen
     assert all(one["beyond"] == 0 and one["ratio"] <= 1 for one in seen)
@@ -64,8 +60,9 @@ def test_a_right_backend_has_none(run):
 @pytest.mark.slow
 @pytest.mark.parametrize("isolation", ["--isolate", "--no-isolate"])
 def test_a_backend_is_held_to_the_precision_that_it_declares(run, isolation):
-    result = run("voxel_pooling_forward/bevdepth_twin", "--backend", wrong("SumsInHalf"), isolation, "--elementwise")
-    assert result.code == 0
+    result = run(
+        "voxel_pooling_forward/bevdepth_twin", "--backend", wrong("SumsInHalf"), isolation, "--elementwise"
+    ).expect_code(0)
     (seen,) = result.results["voxel_pooling_forward/bevdepth_twin"]["elements"]
     assert seen["precision"] == "half"
     assert 0 < seen["ratio"] <= 1
@@ -78,8 +75,7 @@ class TestHalf:
     FLOAT = "three_interpolate_forward/precision_full_float"
 
     def test_what_half_arithmetic_gives_is_no_outlier(self, run):
-        result = run(self.HALF, "--backend", wrong("HalfInHalf"), "--elementwise")
-        assert result.code == 0
+        result = run(self.HALF, "--backend", wrong("HalfInHalf"), "--elementwise").expect_code(0)
         (seen,) = result.results[self.HALF]["elements"]
         assert (seen["precision"], seen["beyond"]) == ("half", 0)
         assert 0 < seen["as_half"] < seen["compared"]
@@ -88,11 +84,10 @@ class TestHalf:
         assert "beyond" not in result.out
 
     def test_a_lost_term_is_an_outlier_that_fails_where_that_is_asked(self, run):
-        result = run(self.HALF, "--backend", wrong("HalfInHalfTermLost"))
-        assert result.code == 0
-        assert "1 case passed with 1 element that no order of half operations explains" in result.out
-        result = run(self.HALF, "--backend", wrong("HalfInHalfTermLost"), "--elementwise")
-        assert result.code == 1
+        run(self.HALF, "--backend", wrong("HalfInHalfTermLost")).expect_output(
+            0, "1 case passed with 1 element that no order of half operations explains"
+        )
+        result = run(self.HALF, "--backend", wrong("HalfInHalfTermLost"), "--elementwise").expect_code(1)
         case = result.results[self.HALF]
         assert case["reason"].endswith("output: 1 element is further off than any order of half operations explains")
         (seen,) = case["elements"]
@@ -108,8 +103,7 @@ class TestHalf:
         assert single["beyond"] > 0
 
     def test_half_data_declared_as_computed_in_float_are_held_to_it(self, run):
-        result = run(self.HALF, "--backend", wrong("HalfDeclaredFloat"), "--elementwise")
-        assert result.code == 1
+        result = run(self.HALF, "--backend", wrong("HalfDeclaredFloat"), "--elementwise").expect_code(1)
         (seen,) = result.results[self.HALF]["elements"]
         assert (seen["precision"], seen.get("as_half", 0)) == ("float", 0)
         assert seen["beyond"] > 0
@@ -128,9 +122,13 @@ class TestHalf:
         ):
             report["results"][0]["elements"] = [reading | change]
             path.write_text(json.dumps(report))
-            result = cli("report", path, "--format", "text")
-            assert result.code == 3
-            assert message in result.err
+            cli("report", path, "--format", "text").expect_error(3, message)
+
+
+@pytest.fixture(scope="module")
+def results(run_once):
+    """The results of a backend with options, run once."""
+    return cache(lambda backend, *options: run_once(LARGE, "--backend", wrong(backend), *options))
 
 
 class TestGate:
@@ -142,25 +140,24 @@ class TestGate:
         return ["Exact"]
 
     @pytest.fixture
-    def gate(self, cli, run, one_off, tmp_path, before, form):
-        now, old = one_off().folder, run(LARGE, "--backend", wrong(before[0]), *before[1:]).folder
+    def gate(self, cli, results, tmp_path, before, form):
+        old = results(*before)
         if form == "baseline":
             written = tmp_path / "baseline.json"
             assert cli("gate", old, "--against", written, "--update", "--cross-backend").code == 0
             old = written
-        return partial(cli, "gate", now, "--against", old, "--cross-backend")
+        return partial(cli, "gate", results("OneElementOfManyOff"), "--against", old, "--cross-backend")
 
     @pytest.mark.slow
     @pytest.mark.parametrize("form", ["report", "baseline"])
     def test_it_blocks_unless_it_is_let_through(self, gate, form):
-        result = gate()
-        assert result.code == 1
-        assert "new outliers: voxel_pooling_forward, 1 case" in result.out
-        assert f"{LARGE}: output_features[" in result.out
-        assert "blocked: 1 case with outliers" in result.out
-        allowed = gate("--allow-outliers")
-        assert allowed.code == 0
-        assert "outliers: voxel_pooling_forward, 1 case" in allowed.out
+        gate().expect_output(
+            1,
+            "new outliers: voxel_pooling_forward, 1 case",
+            f"{LARGE}: output_features[",
+            "blocked: 1 case with outliers",
+        )
+        gate("--allow-outliers").expect_output(0, "outliers: voxel_pooling_forward, 1 case")
         decision = json.loads(gate("--format", "json").out)
         assert decision["blocking_outliers"] == [LARGE]
         (case,) = decision["cases"]

@@ -21,8 +21,7 @@ SMALL = ("--op", "masked_im2col_forward", "--tag", "smoke")
     ],
 )
 def test_a_program_is_tested_like_any_backend(run, extra):
-    result = run(*SMALL, "--backend", f"exec:{EXAMPLE}", *extra)
-    assert result.code == 0, result.out
+    result = run(*SMALL, "--backend", f"exec:{EXAMPLE}", *extra).expect_code(0)
     assert set(result.report["summary"]) == {"passed"}
     assert result.report["backend"]["name"].startswith("exec:")
 

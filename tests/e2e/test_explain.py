@@ -8,53 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import called
+from tests.e2e.conftest import backends_in, called
 from tests.support.toy_root import GENERATOR, write_toy_root
 
-BACKEND = """
-import numpy as np
-from mluops_gtest import Status
-
-
-class Backend:
-    name = "halves"
-
-    def run(self, call):
-        x, y = call.inputs["x"], call.outputs["y"]
-        if call.handle is None or x is None or y is None or len(x.dims) != 1 or x.dims != y.dims:
-            return Status.BAD_PARAM
-        if x.desc.is_empty:
-            return Status.SUCCESS
-        call.array("y")[...] = call.array("x") * np.float32(call.param("factor"))
-        if x.dims[0] > 6:
-            call.array("y")[6:] *= np.float32(0.5)
-        return Status.SUCCESS
-
-
-backend = Backend()
-"""
-CASES = """\
-- name: ramp_{n}
-  tags: [boundary]
-  doc: "§1: a ramp"
-  each: {n: {from: 2, to: 16}}
-  data: {recipe: ramp, count: "{n}"}
-"""
+scaled = backends_in("scaled_backends")
 HEADLINE = "scale_by: y[6:] is scaled by 0.5, when N ≥ 7 (10 of 10)"
 
 
 @pytest.fixture(scope="module")
-def failed(generated_toy, tmp_path_factory):
+def failed(ramps, tmp_path_factory):
     """Results of a backend that halves all elements from the seventh on."""
-    folder = tmp_path_factory.mktemp("failed")
-    toy = Path(shutil.copytree(generated_toy(), folder / "toy"))
-    (toy / "cases" / "scale_by.yaml").write_text(CASES)
-    assert called("generate", "--all", "--root", toy).code == 0
-    backend = folder / "halves.py"
-    backend.write_text(BACKEND)
-    options = ("--backend", f"{backend}:backend", "--no-isolate", "--out", folder / "results")
-    result = called("run", "--root", toy, *options)
-    result.folder = folder / "results"
+    folder = tmp_path_factory.mktemp("failed") / "results"
+    result = called("run", "--root", ramps, "--backend", scaled("tail"), "--no-isolate", "--out", folder)
+    result.folder = folder
     return result
 
 
@@ -137,23 +103,6 @@ def test_a_run_that_passes_never_loads_what_explains_failures(toy, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-ROUNDING = """
-import numpy as np
-from mluops_gtest import Status
-
-
-class Backend:
-    name = "rounding"
-
-    def run(self, call):
-        y = call.array("y")
-        y[...] = call.array("x") * np.float32(call.param("factor"))
-        y[::2] = np.nextafter(np.nextafter(y[::2], np.float32(0)), np.float32(0))
-        return Status.SUCCESS
-
-
-backend = Backend()
-"""
 EXACTLY = """\
 - name: ramp_{n}
   tags: [boundary]
@@ -170,9 +119,7 @@ def test_rounding_is_told_as_rounding_beside_a_suspect_that_changes_nothing(cli,
     suspects = "suspects={'nobody is looking': lambda call: reference(call).outputs}"
     generator.write_text(GENERATOR.replace("kernel=kernel,", f"kernel=kernel, {suspects},"))
     assert cli("generate", "--all", "--root", root).code == 0
-    backend = tmp_path / "rounding.py"
-    backend.write_text(ROUNDING)
-    options = ("--root", root, "--backend", f"{backend}:backend", "--no-isolate", "--out", tmp_path / "results")
+    options = ("--root", root, "--backend", scaled("rounding"), "--no-isolate", "--out", tmp_path / "results")
     result = cli("run", *options).expect_code(1)
     assert "scale_by: y is within 2 ulp of the baseline everywhere" in result.lines
     told = cli("explain", tmp_path / "results", "--lang", "zh")

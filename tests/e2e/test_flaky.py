@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e.conftest import backends_in
+from tests.e2e.conftest import backends_in, replace_in
 
 SMOKE = ("--op", "masked_im2col_forward", "--tag", "smoke")
 moody = backends_in("moody_backends")
@@ -10,8 +10,7 @@ moody = backends_in("moody_backends")
 
 @pytest.mark.parametrize("where", ["--isolate", "--no-isolate"])
 def test_a_case_that_fails_and_passes_is_flaky_and_blocks(run, where):
-    result = run(*SMOKE, "--backend", moody("FailsAtFirst"), "--reruns", 2, where)
-    assert result.code == 1
+    result = run(*SMOKE, "--backend", moody("FailsAtFirst"), "--reruns", 2, where).expect_code(1)
     for one in result.results.values():
         assert one["outcome"] == "flaky"
         assert [a["outcome"] for a in one["attempts"]] == ["failed", "passed"]
@@ -27,8 +26,7 @@ def test_a_case_that_fails_and_passes_is_flaky_and_blocks(run, where):
 def test_a_failure_that_stays_keeps_its_outcome_and_lists_its_tries(run):
     once = run(*SMOKE, "--backend", moody("FailsAlways"))
     assert {(r["outcome"], len(r["attempts"])) for r in once.results.values()} == {("failed", 0)}
-    result = run(*SMOKE, "--backend", moody("FailsAlways"), "--reruns", 2)
-    assert result.code == 1
+    result = run(*SMOKE, "--backend", moody("FailsAlways"), "--reruns", 2).expect_code(1)
     for case, one in result.results.items():
         assert one["outcome"] == "failed"
         assert [a["outcome"] for a in one["attempts"]] == ["failed"] * 3
@@ -36,8 +34,7 @@ def test_a_failure_that_stays_keeps_its_outcome_and_lists_its_tries(run):
 
 
 def test_a_case_that_passes_is_run_once(run):
-    result = run(*SMOKE, "--reruns", 3)
-    assert result.code == 0
+    result = run(*SMOKE, "--reruns", 3).expect_code(0)
     assert all(r["attempts"] == [] for r in result.results.values())
 
 
@@ -52,10 +49,8 @@ def test_a_crash_is_tried_again_in_a_new_process(run):
 
 
 def test_broken_content_is_not_tried_again(run, toy):
-    path = toy / "prototxt" / "scale_by" / "ramp_2.prototxt"
-    path.write_text(path.read_text().replace('"3f800000"', '"3f800001"'))
-    result = run("--root", toy, "--reruns", 2)
-    assert result.code == 3
+    replace_in(toy / "prototxt" / "scale_by" / "ramp_2.prototxt", '"3f800000"', '"3f800001"')
+    result = run("--root", toy, "--reruns", 2).expect_code(3)
     assert result.results["scale_by/ramp_2"]["attempts"] == []
 
 
@@ -65,6 +60,4 @@ def test_an_interrupted_run_keeps_its_reruns(run, cli):
     result = run(*SMOKE, "--backend", moody("FailsAtFirst"), "--reruns", 1)
     (result.folder / "report.json").unlink()
     (result.folder / "results.jsonl").write_text("")
-    again = cli("run", "--resume", result.folder)
-    assert again.code == 1
-    assert "flaky" in again.out
+    cli("run", "--resume", result.folder).expect_output(1, "flaky")

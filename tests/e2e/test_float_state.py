@@ -91,16 +91,15 @@ class TestALibraryThatFlushes:
 
 
 def test_an_errstate_that_is_set_back_is_no_change(run):
-    result = run("--tag", "smoke", "-k", "voxel", "--no-isolate", "--backend", backend("RestoresItsErrors"))
-    assert result.code == 0
+    result = run(
+        "--tag", "smoke", "-k", "voxel", "--no-isolate", "--backend", backend("RestoresItsErrors")
+    ).expect_code(0)
     assert not [note for r in result.results.values() for note in r["notes"] if "errstate" in note]
 
 
 def test_a_system_without_such_functions_refuses_foreign_code(run, monkeypatch):
     monkeypatch.setattr(float_state, "_C", None)
-    result = run(CASE, "--no-isolate", "--backend", backend("RestoresItsErrors"))
-    assert result.code == 2
-    assert "Leave out --no-isolate" in result.err
+    run(CASE, "--no-isolate", "--backend", backend("RestoresItsErrors")).expect_error(2, "Leave out --no-isolate")
     assert run(CASE, "--backend", "numpy").code == 0
     with pytest.raises(mt.HarnessError, match="cannot run in this process"):
         mt.run(CASE, backend=mt.NumpyBackend())

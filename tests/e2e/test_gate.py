@@ -54,8 +54,7 @@ def write_waivers(tmp_path, **fields):
 
 def test_results_pass_against_folder_report_and_baseline_file(cli, results, tmp_path):
     baseline = tmp_path / "baseline.json"
-    written = cli("gate", results, "--against", baseline, "--update")
-    assert written.code == 0
+    written = cli("gate", results, "--against", baseline, "--update").expect_code(0)
     assert "baseline.json: 5 cases (5 added, 0 dropped, 0 with another outcome)" in written.lines[-1]
     for against in (results, results / "report.json", baseline):
         gate = cli("gate", results, "--against", against)
@@ -70,8 +69,7 @@ def test_the_file_is_the_same_whenever_it_is_written(cli, run, toy, results, tmp
 
 
 def test_a_regression_blocks_and_says_how_to_see_it(cli, results, changed):
-    gate = cli("gate", changed(results, {RAMP: FAILED}), "--against", results)
-    assert gate.code == 1
+    gate = cli("gate", changed(results, {RAMP: FAILED}), "--against", results).expect_code(1)
     assert gate.lines[-1] == "blocked: 1 regressed"
     assert "1 regressed (failed)" in gate.lines
     assert any(line.startswith("  repro: mluops-test run scale_by/ramp_2") for line in gate.lines)
@@ -83,8 +81,7 @@ def test_a_regression_blocks_and_says_how_to_see_it(cli, results, changed):
 )
 def test_a_ledger_that_rots_blocks(cli, results, tmp_path, fields, word):
     waivers = write_waivers(tmp_path, **fields)
-    gate = cli("gate", results, "--against", results, "--waivers", waivers)
-    assert gate.code == 1
+    gate = cli("gate", results, "--against", results, "--waivers", waivers).expect_code(1)
     assert any(line.startswith(f"waiver {word}: ") and line.endswith("waivers.yaml:1") for line in gate.lines)
 
 
@@ -94,9 +91,7 @@ def test_usage(cli, results, tmp_path):
     assert cli("gate", results, "--against", tmp_path / "none.json").code == 2
     assert cli("gate", results, "--against", results, "--format", "pdf").code == 2
     for word, why in (("x", "above 1"), ("1", "above 1"), ("nan", "above 1"), ("scale=3", "Known: scale_by")):
-        gate = cli("gate", results, "--against", results, "--drift-factor", word)
-        assert gate.code == 2
-        assert why in gate.err
+        cli("gate", results, "--against", results, "--drift-factor", word).expect_error(2, why)
 
 
 def test_a_selection_misses_only_what_it_means(cli, run, toy, results, changed):
@@ -125,14 +120,12 @@ def test_an_update_is_refused_where_it_would_bless_a_failure(cli, results, chang
     assert cli("gate", results, "--against", baseline, "--update").code == 0
     before = baseline.read_bytes()
     failing = changed(results, {RAMP: FAILED})
-    refused = cli("gate", failing, "--against", baseline, "--update")
-    assert refused.code == 1
+    refused = cli("gate", failing, "--against", baseline, "--update").expect_code(1)
     assert "1 regressed (failed)" in refused.lines
     assert "  y: diff1 = 1 > 1e-06" in refused.lines
     assert refused.lines[-1] == "not written: 1 regressed"
     assert baseline.read_bytes() == before
-    waived = cli("gate", failing, "--against", baseline, "--update", "--waivers", write_waivers(tmp_path))
-    assert waived.code == 0
+    assert cli("gate", failing, "--against", baseline, "--update", "--waivers", write_waivers(tmp_path)).code == 0
     assert json.loads(baseline.read_text())["cases"][RAMP]["outcome"] == "xfailed"
     assert cli("gate", failing, "--against", baseline).code == 1
     assert cli("gate", failing, "--against", baseline, "--waivers", write_waivers(tmp_path)).code == 0
@@ -145,12 +138,10 @@ def test_an_update_of_a_selection_keeps_the_rest(cli, run, toy, results, tmp_pat
     part = run("scale_by/ramp_*", "--root", toy).folder
     assert cli("gate", part, "--against", baseline, "--update", "--subset").code == 0
     assert baseline.read_bytes() == before
-    whole = cli("gate", part, "--against", baseline, "--update")
-    assert whole.code == 1
+    whole = cli("gate", part, "--against", baseline, "--update").expect_code(1)
     assert whole.lines[-2:] == ["not written: 2 missing", "If you mean that: --accept missing"]
     assert baseline.read_bytes() == before
-    meant = cli("gate", part, "--against", baseline, "--update", "--accept", "missing")
-    assert meant.code == 0
+    meant = cli("gate", part, "--against", baseline, "--update", "--accept", "missing").expect_code(0)
     assert "accepted missing scale_by/rank_2" in meant.lines
     assert meant.lines[-1].endswith("3 cases (0 added, 2 dropped, 0 with another outcome)")
 
@@ -161,8 +152,7 @@ def test_an_update_refuses_what_the_gate_blocks_unless_it_is_accepted(cli, resul
     assert cli("gate", changed(results, {slow: perf(1.0)}), "--against", baseline, "--update").code == 0
     before = baseline.read_bytes()
     worse = changed(results, {RAMP: {"outcome": "skipped", "compared": False}, rank: None, slow: perf(1.5)})
-    refused = cli("gate", worse, "--against", baseline, "--update")
-    assert refused.code == 1
+    refused = cli("gate", worse, "--against", baseline, "--update").expect_code(1)
     assert refused.lines[-2:] == [
         "not written: 1 became skipped, 1 missing, 1 case by its time",
         "If you mean that: --accept missing --accept skipped --accept slower",
@@ -171,23 +161,19 @@ def test_an_update_refuses_what_the_gate_blocks_unless_it_is_accepted(cli, resul
         assert cli("gate", worse, "--against", baseline, "--update", *words).code == 1
     assert baseline.read_bytes() == before
     every = ("--accept", "missing", "--accept", "skipped", "--accept", "slower")
-    meant = cli("gate", worse, "--against", baseline, "--update", *every)
-    assert meant.code == 0
+    meant = cli("gate", worse, "--against", baseline, "--update", *every).expect_code(0)
     assert [line for line in meant.lines if line.startswith("accepted")] == [
         f"accepted skipped {RAMP}",
         f"accepted missing {rank}",
         f"accepted slower {slow}",
     ]
     assert cli("gate", worse, "--against", baseline).code == 0
-    judging = cli("gate", worse, "--against", baseline, "--accept", "missing")
-    assert (judging.code, "--accept needs --update" in judging.err) == (2, True)
+    cli("gate", worse, "--against", baseline, "--accept", "missing").expect_error(2, "--accept needs --update")
 
 
 def test_an_update_never_overwrites_results(cli, results):
     for against in (results, results / "report.json"):
-        gate = cli("gate", results, "--against", against, "--update")
-        assert gate.code == 2
-        assert "it holds results, not a baseline" in gate.err
+        cli("gate", results, "--against", against, "--update").expect_error(2, "it holds results, not a baseline")
     assert (results / "report.json").exists()
 
 
@@ -196,8 +182,7 @@ READING = {"output": "y", "criterion": "diff1", "threshold": 1e-6, "within": Tru
 
 def test_drift_is_told_and_blocks_when_strict(cli, results, changed):
     drifted = changed(results, {RAMP: {"readings": [{**READING, "value": 0.9e-6 * 4, "threshold": 1e-5}]}})
-    told = cli("gate", drifted, "--against", results)
-    assert told.code == 0
+    told = cli("gate", drifted, "--against", results).expect_code(0)
     assert "accuracy drift: scale_by, 1 case" in told.lines
     assert cli("gate", drifted, "--against", results, "--strict-accuracy").code == 1
     loose = ("--strict-accuracy", "--drift-factor", "scale_by=20")
@@ -222,15 +207,14 @@ def test_times_from_samples_to_the_exit_code(cli, results, changed, tmp_path):
         assert cli("gate", few, "--against", against).code == 0
         assert cli("gate", few, "--against", against, "--strict-perf").code == 1
     environment = {**json.loads(slow.read_text())["environment"], "cpus": 999}
-    elsewhere = cli("gate", changed(results, {RAMP: perf(1.5)}, environment=environment), "--against", baseline)
-    assert elsewhere.code == 0
-    assert "another machine: cpus differ" in elsewhere.out
+    cli("gate", changed(results, {RAMP: perf(1.5)}, environment=environment), "--against", baseline).expect_output(
+        0, "another machine: cpus differ"
+    )
 
 
 def test_a_real_perf_run_gates_against_itself(cli, run, toy):
     timed = run("scale_by/ramp_*", "--root", toy, "--perf", "--samples", "12").folder
-    gate = cli("gate", timed, "--against", timed)
-    assert gate.code == 0
+    gate = cli("gate", timed, "--against", timed).expect_code(0)
     assert any(line.startswith("times of 3 cases: ") for line in gate.lines)
 
 
@@ -253,8 +237,7 @@ def test_one_bug_in_a_real_backend_is_one_annotation(cli, run):
     select = ("voxel_pooling_forward/channels_*",)
     good = run(*select, "--backend", wrong("Exact"), "--no-isolate").folder
     bad = run(*select, "--backend", wrong("WithNan"), "--no-isolate").folder
-    gate = cli("gate", bad, "--against", good, "--cross-backend", "--format", "github")
-    assert gate.code == 1
+    gate = cli("gate", bad, "--against", good, "--cross-backend", "--format", "github").expect_code(1)
     lines = [line for line in gate.lines if line.startswith("::error")]
     assert 1 <= len(lines) <= 3
     assert " regressed (failed)" in lines[0]

@@ -123,8 +123,9 @@ def test_address_space_is_given_back(run, tmp_path, monkeypatch):
     "arguments", [("--isolate",), ("--backend", wrong("Exact")), ("--backend", "reference", "--isolate")]
 )
 def test_what_is_right_passes(run, arguments):
-    result = run("--tag", "smoke", "-k", "twin or order", *arguments, "--guard-pages", "--memory-limit", "4G")
-    assert result.code == 0, result.out
+    result = run(
+        "--tag", "smoke", "-k", "twin or order", *arguments, "--guard-pages", "--memory-limit", "4G"
+    ).expect_code(0)
     assert len({r["operator"] for r in result.results.values()}) >= 5
     assert result.report["backend"]["guard_pages"] is True
 
@@ -150,6 +151,4 @@ def test_a_declined_case_is_skipped_as_ever(run):
     ],
 )
 def test_what_cannot_be_guarded_is_refused(run, arguments, words):
-    result = run(CASE, *arguments, "--guard-pages")
-    assert result.code == 2
-    assert words in result.err
+    run(CASE, *arguments, "--guard-pages").expect_error(2, words)

@@ -13,8 +13,7 @@ def three(cli, tmp_path):
         outcome = Outcome.FLAKY if day == 2 else Outcome.PASSED
         results = (result("steady", seconds=day), result("odd", outcome, value=value), result("b", operator="other"))
         run = report(*results, started=f"2026-01-0{day}T00:00:00+00:00")
-        added = cli("history", "add", written(tmp_path / f"run-{day}", run))
-        assert (added.code, "3 results added" in added.out) == (0, True)
+        cli("history", "add", written(tmp_path / f"run-{day}", run)).expect_output(0, "3 results added")
     return cli
 
 
@@ -26,17 +25,13 @@ def test_adding_again_adds_nothing(three, tmp_path):
 
 
 def test_show_lists_the_runs(three):
-    shown = three("history", "show")
-    assert shown.code == 0
+    shown = three("history", "show").expect_code(0)
     assert [line.split()[0] for line in shown.lines[1:]] == [f"2026-01-0{day}T00:00:00+00:00" for day in (1, 2, 3)]
     assert "1 flaky" in shown.lines[2]
 
 
 def test_show_tells_of_one_case(three):
-    shown = three("history", "show", "op/odd")
-    assert shown.code == 0
-    assert "passed 67 %, flaky 33 %, 2 flips" in shown.out
-    assert "y diff1  ▁▁█  ×9" in shown.out
+    three("history", "show", "op/odd").expect_output(0, "passed 67 %, flaky 33 %, 2 flips", "y diff1  ▁▁█  ×9")
 
 
 def test_trend_draws_every_case_of_an_operator(three):
@@ -76,8 +71,7 @@ def test_trend_shows_what_flips_first(cli, tmp_path):
 
 class TestErrors:
     def test_nothing_added_yet(self, cli):
-        result = cli("history", "show")
-        assert (result.code, "history add RESULTS" in result.err) == (2, True)
+        cli("history", "show").expect_error(2, "history add RESULTS")
 
     def test_names_that_are_not_there(self, three):
         for words, told in (
@@ -85,8 +79,7 @@ class TestErrors:
             (("show", "op/odd", "--backend", "mlu"), "leave out --backend"),
             (("trend", "--op", "opp"), "Did you mean 'op'? Known: op, other."),
         ):
-            result = three("history", *words)
-            assert (result.code, told in result.err) == (2, True)
+            three("history", *words).expect_error(2, told)
 
     def test_results_that_are_none_add_nothing(self, three, tmp_path):
         (tmp_path / "bad.json").write_text("{}")

@@ -47,11 +47,13 @@ def show(browser, tmp_path):
     """Open the page of a report; at the end nothing was complained about and nothing was asked for but the page."""
     addresses = []
 
-    def call(made, fragment="", **options):
+    def call(made, fragment="", unfold=False, **options):
         path = tmp_path / f"report-{len(addresses)}.html"
         path.write_text(render_html(made, **options), encoding="utf-8")
         addresses.append(path.as_uri())
         browser.open(path.as_uri() + fragment)
+        if unfold:
+            browser.click(".list .row")
         return browser
 
     browser.javascript(True)
@@ -155,8 +157,7 @@ def test_the_tables_count_and_lead_to_their_cases(show):
 
 
 def test_a_failed_case_shows_why_where_and_how_much(show):
-    page = show(small_report(), "#search=same_way")
-    page.click(".list .row")
+    page = show(small_report(), "#search=same_way", unfold=True)
     (detail,) = texts(page, ".detail")
     for words in ("diff1 = 0.02 > 1e-05", "out[3, 17]", "0.25", "960 / 2,560", "1,201 / 2,560", "2 × 16 × 16 × 4"):
         assert words in detail
@@ -172,8 +173,7 @@ def test_a_failed_case_shows_why_where_and_how_much(show):
 
 
 def test_readings_stand_on_one_logarithmic_axis(show):
-    page = show(small_report(), "#search=same_way")
-    page.click(".list .row")
+    page = show(small_report(), "#search=same_way", unfold=True)
     places = page.value(
         "[...document.querySelectorAll('.readings .dot')].map((dot) => parseFloat(dot.getAttribute('cx')))"
     )
@@ -205,8 +205,7 @@ def test_a_leak_stands_beside_a_case_that_passes(show):
 def test_who_is_right_stands_beside_the_criteria(show):
     example = DisputedElement((3, 1), "baseline", "0.25", "0.5", "0.25", 0.25, 4.2e6, 0.0, 0.0)
     settled = Arbitration("out", 1, 1, 0, 0, 0, True, (example,), 0.25, 4.2e6, 0.0, 0.0)
-    page = show(report(failed("toy/disputed", arbitrated=(settled,))), "#search=disputed")
-    page.click(".list .row")
+    page = show(report(failed("toy/disputed", arbitrated=(settled,))), "#search=disputed", unfold=True)
     (words,) = texts(page, ".exact li")
     assert words.startswith("out, 1 disputed element: the baseline is right at it; ")
     assert words.endswith("[3, 1] is exactly 0.25, backend 0.5, baseline 0.25")
@@ -214,8 +213,7 @@ def test_who_is_right_stands_beside_the_criteria(show):
 
 def test_repetitions_with_changing_numbers_of_threads_have_a_row_each(show):
     stress = StressReading((ThreadsReading(1, 15, 0, 0), ThreadsReading(2, 14, 3, 5)), 2)
-    page = show(report(failed("toy/racing", outcome=Outcome.FLAKY, stress=stress)), "#search=racing")
-    page.click(".list .row")
+    page = show(report(failed("toy/racing", outcome=Outcome.FLAKY, stress=stress)), "#search=racing", unfold=True)
     assert texts(page, ".stress tbody td") == ["1", "15", "0", "0", "2", "14", "3", "5"]
     assert texts(page, ".stress td.bad") == ["3"]
 
@@ -223,8 +221,7 @@ def test_repetitions_with_changing_numbers_of_threads_have_a_row_each(show):
 def test_a_folded_map_says_so(show):
     """10 lines of 256 elements; a cell is told by the flat index of its first and last element."""
     folded = failed("toy/long", profile=Profile("out", (0,) * 32, 2, 2, (0.5, 0.0, 0.0, 1.0), width=256))
-    page = show(report(folded), "#search=long")
-    page.click(".list .row")
+    page = show(report(folded), "#search=long", unfold=True)
     assert "folded into lines of 256 elements" in texts(page, ".map-block .hint")[0]
     cell = "document.querySelectorAll('.map .cell')[3]"
     page.value(f"{cell}.dispatchEvent(new PointerEvent('pointermove', {{bubbles: true}}))")
@@ -232,8 +229,7 @@ def test_a_folded_map_says_so(show):
 
 
 def test_the_repro_line_is_copied(show):
-    page = show(small_report(), "#search=same_way")
-    page.click(".list .row")
+    page = show(small_report(), "#search=same_way", unfold=True)
     page.click(".copy")
     said = page.value(
         "new Promise((done) => { const look = () => { const said = document.querySelector('.copy').innerText;"
@@ -332,8 +328,7 @@ def test_earlier_runs_are_drawn_for_all_and_for_one_case(show):
 
 
 def test_times_and_roofs_of_a_timed_case(show):
-    page = show(small_report(), "#search=toy/timed", **EVERYTHING)
-    page.click(".list .row")
+    page = show(small_report(), "#search=toy/timed", unfold=True, **EVERYTHING)
     (detail,) = texts(page, ".detail")
     for words in ("Device time", "Interface time", "Roofline", "Workspace", "4 KiB"):
         assert words in detail
@@ -346,8 +341,7 @@ def test_times_and_roofs_of_a_timed_case(show):
 def test_a_call_that_is_too_short_is_not_blamed(show):
     one = result("toy/timed", perf=Perf((10_000,) * 6, overhead_ns=5_000))
     timed = replace(one, info=replace(one.info, theory_io_bytes=1.0, theory_ops=1.0))
-    page = show(report(timed), "#search=toy/timed")
-    page.click(".list .row")
+    page = show(report(timed), "#search=toy/timed", unfold=True)
     (detail,) = texts(page, ".detail")
     assert "too short to judge the share of the device" in detail
     assert "Below the accepted" not in detail

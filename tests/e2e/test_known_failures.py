@@ -3,7 +3,6 @@
 import datetime
 import json
 import re
-import shutil
 from pathlib import Path
 
 import msgspec
@@ -11,89 +10,21 @@ import pytest
 import yaml
 
 import mluops_gtest as mt
-from tests.e2e.conftest import called
+from tests.e2e.conftest import backends_in, called
 
-BACKENDS = """
-import numpy as np
-from mluops_gtest import Declined, Status
-
-
-class Scaled:
-    name = "scaled"
-
-    def __init__(self, spoil):
-        self.spoil = spoil
-
-    def run(self, call):
-        x, y = call.inputs["x"], call.outputs["y"]
-        if call.handle is None or x is None or y is None or len(x.dims) != 1 or x.dims != y.dims:
-            return Status.BAD_PARAM
-        if x.desc.is_empty:
-            return Status.SUCCESS
-        call.array("y")[...] = call.array("x") * np.float32(call.param("factor"))
-        return self.spoil(call.array("y")) or Status.SUCCESS
-
-
-def _tail(y):
-    y[6:] *= np.float32(0.5)
-
-
-def _end(y):
-    if y.size >= 7:
-        y[-1] = 0
-
-
-def _noise(y):
-    y *= np.random.default_rng(y.size).uniform(0.2, 3, y.size).astype(np.float32)
-
-
-def _mixed(y):
-    if y.size < 12:
-        _tail(y)
-    elif y.size < 16:
-        _noise(y)
-    else:
-        raise RuntimeError("no")
-
-
-def _refuses(y):
-    if y.size > 3:
-        raise Declined("too long")
-
-
-right = Scaled(lambda y: None)
-tail, end, noise, mixed, refuses = map(Scaled, (_tail, _end, _noise, _mixed, _refuses))
-"""
-CASES = """\
-- name: ramp_{n}
-  tags: [boundary]
-  doc: "§1: a ramp"
-  each: {n: {from: 2, to: 16}}
-  data: {recipe: ramp, count: "{n}"}
-"""
+scaled = backends_in("scaled_backends")
 WORDS = ("--owner", "ann", "--expires", "2999-12-31", "--reason", "tile: edges, 'bug' 17")
 
 
 @pytest.fixture(scope="module")
-def toy15(generated_toy, tmp_path_factory):
-    """Fifteen ramps of 2 to 16 elements, and backends that are wrong on some of them."""
-    folder = tmp_path_factory.mktemp("known")
-    toy = Path(shutil.copytree(generated_toy(), folder / "toy"))
-    (toy / "cases" / "scale_by.yaml").write_text(CASES)
-    assert called("generate", "--all", "--root", toy).code == 0
-    (folder / "backends.py").write_text(BACKENDS)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def results(toy15):
+def results(ramps, tmp_path_factory):
     """The results of a backend, run once."""
+    made = tmp_path_factory.mktemp("known")
 
     def of(name, *options, folder=None):
-        out = toy15 / (folder or name)
+        out = made / (folder or name)
         if not out.exists():
-            backend = ("--backend", f"{toy15 / 'backends.py'}:{name}", "--no-isolate")
-            called("run", "--root", toy15 / "toy", *backend, "--out", out, *options)
+            called("run", "--root", ramps, "--backend", scaled(name), "--no-isolate", "--out", out, *options)
         return out
 
     return of
@@ -103,8 +34,10 @@ def results(toy15):
 def known(results, tmp_path):
     """The waivers that the gate writes for `tail`."""
     file = tmp_path / "known.yaml"
-    told = called("gate", results("tail"), "--against", results("right"), "--write-waivers", file, *WORDS)
-    assert (told.code, "1 waiver" in told.err) == (1, True), "the gate's own answer stays"
+    # The gate's own answer stays.
+    called("gate", results("tail"), "--against", results("right"), "--write-waivers", file, *WORDS).expect_error(
+        1, "1 waiver"
+    )
     return file
 
 
@@ -123,8 +56,7 @@ def test_one_entry_takes_in_every_failure_of_a_cause(cli, results, known):
     assert entry["expires"] == datetime.date(2999, 12, 31)
     assert "scale_by: y[6:] is scaled by 0.5" in known.read_text()
 
-    again = gate(cli, results, "tail", "--waivers", known, "--format", "json")
-    assert again.code == 0
+    again = gate(cli, results, "tail", "--waivers", known, "--format", "json").expect_code(0)
     now = [case["now"] for case in json.loads(again.out)["cases"]]
     assert (now.count("xfailed"), now.count("passed")) == (10, 5)
 
@@ -137,7 +69,7 @@ def test_a_waiver_by_cause_covers_no_other_failure(cli, results, known):
     assert {case["case"] for case in cases if case["now"] == "xfailed"} == {f"scale_by/ramp_{n}" for n in range(7, 12)}
 
 
-def test_a_single_result_is_covered_whatever_else_ran(cli, toy15, results, known):
+def test_a_single_result_is_covered_whatever_else_ran(cli, results, known):
     """Only its own explanation decides."""
     alone = results("tail", "-k", "ramp_9", folder="alone")
     assert cli("gate", alone, "--against", results("right"), "--subset", "--waivers", known).code == 0
@@ -145,8 +77,7 @@ def test_a_single_result_is_covered_whatever_else_ran(cli, toy15, results, known
 
 def test_what_has_no_law_is_written_by_fingerprint_and_errors_are_not(cli, results, tmp_path):
     known = tmp_path / "known.yaml"
-    first = gate(cli, results, "mixed", "--write-waivers", known, *WORDS, "--format", "json")
-    assert first.code == 1
+    first = gate(cli, results, "mixed", "--write-waivers", known, *WORDS, "--format", "json").expect_code(1)
     json.loads(first.out)
     assert "error: fix it, or waive it by hand (scale_by/ramp_16)" in first.err
     by_cause, *by_case = entries(known)
@@ -195,8 +126,7 @@ def test_a_cause_without_law_and_place_cannot_be_waived(cli, results, tmp_path):
     (vague,) = {case["cause"] for case in cases if case["blocks"]}
     known = tmp_path / "known.yaml"
     known.write_text(f"- cause: {vague}\n  owner: ann\n  reason: r\n  expires: 2999-12-31\n")
-    answer = gate(cli, results, "noise", "--waivers", known)
-    assert answer.code == 1
+    answer = gate(cli, results, "noise", "--waivers", known).expect_code(1)
     assert any("has no law at a place" in line and "fingerprints" in line for line in answer.lines)
     gate(cli, results, "noise", "--write-waivers", tmp_path / "new.yaml", *WORDS)
     assert {"cause" in entry for entry in entries(tmp_path / "new.yaml")} == {False}
@@ -216,8 +146,7 @@ def test_a_cause_without_law_and_place_cannot_be_waived(cli, results, tmp_path):
     ],
 )
 def test_waivers_are_written_with_owner_end_and_reason_alone(cli, results, tmp_path, options, words):
-    answer = gate(cli, results, "tail", "--write-waivers", tmp_path / "known.yaml", *options)
-    assert (answer.code, words in answer.err) == (2, True)
+    gate(cli, results, "tail", "--write-waivers", tmp_path / "known.yaml", *options).expect_error(2, words)
     assert not (tmp_path / "known.yaml").exists()
 
 
@@ -275,7 +204,7 @@ def test_causes_stand_in_a_file_of_their_own(results):
     assert sum(cause["cases"] for cause in document["causes"]) == 10
 
 
-def test_every_results_folder_has_the_causes(cli, toy15, results, tmp_path):
+def test_every_results_folder_has_the_causes(cli, results, tmp_path):
     parts = [results("tail", "--shard", f"{i}/2", folder=f"part-{i}") for i in (1, 2)]
     assert cli("merge", *parts, "--out", tmp_path / "merged").code == 1
     whole = json.loads((results("tail") / "causes.json").read_text())["causes"]
@@ -285,86 +214,82 @@ def test_every_results_folder_has_the_causes(cli, toy15, results, tmp_path):
     assert json.loads((saved / "causes.json").read_text())["causes"] == whole
 
 
-def test_an_older_file_of_causes_does_not_survive(cli, toy15, tmp_path):
+def test_an_older_file_of_causes_does_not_survive(cli, ramps, tmp_path):
     out = tmp_path / "out"
     for name, number in (("tail", 1), ("right", 0)):
-        coverage(cli, toy15, "--out", out, "--overwrite", backend=name)
+        coverage(cli, ramps, "--out", out, "--overwrite", backend=name)
         assert len(json.loads((out / "causes.json").read_text())["causes"]) == number
 
 
-def test_python_has_the_same_causes(toy15, tmp_path):
-    backend = f"{toy15 / 'backends.py'}:mixed"
-    report = mt.run(backend=backend, roots=[str(toy15 / "toy")], isolate=False, out=tmp_path / "out")
+def test_python_has_the_same_causes(ramps, tmp_path):
+    report = mt.run(backend=scaled("mixed"), roots=[str(ramps)], isolate=False, out=tmp_path / "out")
     stored = json.loads((tmp_path / "out" / "causes.json").read_text())["causes"]
     assert json.loads(msgspec.json.encode(report.causes)) == stored
     assert report.headlines == tuple(cause.headline for cause in report.causes if cause.output)
 
 
-def coverage(cli, toy15, *options, backend="refuses"):
-    spec = ("--backend", f"{toy15 / 'backends.py'}:{backend}", "--no-isolate")
-    return cli("run", "--root", toy15 / "toy", *spec, *options)
+def coverage(cli, ramps, *options, backend="refuses"):
+    return cli("run", "--root", ramps, "--backend", scaled(backend), "--no-isolate", *options)
 
 
-def test_a_run_that_skips_most_says_so_in_its_closing_line(cli, toy15):
-    answer = coverage(cli, toy15, "-q")
-    assert answer.code == 0
+def test_a_run_that_skips_most_says_so_in_its_closing_line(cli, ramps):
+    answer = coverage(cli, ramps, "-q").expect_code(0)
     assert answer.lines[0].startswith("2 passed, 13 skipped in ")
     assert answer.lines[0].endswith("; more was skipped than compared: 2 of 15 cases compared")
 
 
 @pytest.mark.parametrize(("required", "code"), [("13.3%", 0), ("13.4%", 5), ("100%", 5), ("0%", 0)])
-def test_too_little_coverage_is_exit_5(cli, toy15, required, code):
+def test_too_little_coverage_is_exit_5(cli, ramps, required, code):
     """2 of 15 are 13.33…%."""
-    answer = coverage(cli, toy15, "--require-coverage", required, "-q")
-    assert answer.code == code
+    answer = coverage(cli, ramps, "--require-coverage", required, "-q").expect_code(code)
     assert (f"less than --require-coverage {required}: 2 of 15 cases compared" in answer.out) == (code == 5)
 
 
 @pytest.mark.parametrize("required", ["0.95", "95", "101%", "-1%", "95 %", "%", "1e1%", "95%\n", "٩٥%"])
-def test_coverage_is_a_percentage(cli, toy15, results, required):
+def test_coverage_is_a_percentage(cli, ramps, results, required):
     for answer in (
-        coverage(cli, toy15, "--require-coverage", required),
+        coverage(cli, ramps, "--require-coverage", required),
         gate(cli, results, "tail", "--require-coverage", required),
     ):
-        assert (answer.code, "write a percentage, e.g. --require-coverage 95%" in answer.err) == (2, True)
+        answer.expect_error(2, "write a percentage, e.g. --require-coverage 95%")
     with pytest.raises(mt.HarnessError, match="write a percentage"):
-        mt.run(roots=[str(toy15 / "toy")], require_coverage=required)
+        mt.run(roots=[str(ramps)], require_coverage=required)
 
 
-def test_failures_count_as_covered_and_come_first_and_cases_that_were_not_run_count_against_it(cli, toy15):
-    assert coverage(cli, toy15, "--require-coverage", "100%", backend="tail").code == 1
-    answer = coverage(cli, toy15, "-x", "-q", "--require-coverage", "50%", backend="tail")
-    assert (answer.code, "6 of 15 cases compared" in answer.out) == (1, True)
+def test_failures_count_as_covered_and_come_first_and_cases_that_were_not_run_count_against_it(cli, ramps):
+    assert coverage(cli, ramps, "--require-coverage", "100%", backend="tail").code == 1
+    coverage(cli, ramps, "-x", "-q", "--require-coverage", "50%", backend="tail").expect_output(
+        1, "6 of 15 cases compared"
+    )
 
 
-def test_the_settings_may_ask_for_coverage(cli, toy15, monkeypatch):
+def test_the_settings_may_ask_for_coverage(cli, ramps, monkeypatch):
     monkeypatch.delenv("MLUOPS_TEST_SETTINGS")
     Path("mluops-test.toml").write_text('require_coverage = "95%"\n')
-    assert coverage(cli, toy15).code == 5
-    assert coverage(cli, toy15, "--require-coverage", "10%").code == 0
+    assert coverage(cli, ramps).code == 5
+    assert coverage(cli, ramps, "--require-coverage", "10%").code == 0
     Path("mluops-test.toml").write_text('jobs = 1\nrequire_coverage = "0.95"\n')
-    answer = coverage(cli, toy15)
-    assert (answer.code, "mluops-test.toml:2" in answer.err) == (2, True)
+    coverage(cli, ramps).expect_error(2, "mluops-test.toml:2")
 
 
-def test_a_resumed_and_a_merged_run_are_held_to_it(cli, toy15, tmp_path):
+def test_a_resumed_and_a_merged_run_are_held_to_it(cli, ramps, tmp_path):
     out = tmp_path / "out"
-    assert coverage(cli, toy15, "--require-coverage", "95%", "--out", out).code == 5
+    assert coverage(cli, ramps, "--require-coverage", "95%", "--out", out).code == 5
     assert cli("run", "--resume", out).code == 5
     (out / "report.json").unlink()
     assert cli("run", "--resume", out).code == 5
     parts = [tmp_path / f"part-{i}" for i in (1, 2)]
     for i, part in enumerate(parts, 1):
-        coverage(cli, toy15, "--require-coverage", "95%", "--shard", f"{i}/2", "--out", part)
-    merged = cli("merge", *parts, "--out", tmp_path / "merged")
-    assert (merged.code, "less than --require-coverage 95%: 2 of 15 cases compared" in merged.out) == (5, True)
+        coverage(cli, ramps, "--require-coverage", "95%", "--shard", f"{i}/2", "--out", part)
+    cli("merge", *parts, "--out", tmp_path / "merged").expect_output(
+        5, "less than --require-coverage 95%: 2 of 15 cases compared"
+    )
 
 
 def test_the_gate_asks_for_coverage(cli, results, tmp_path):
     folder = results("refuses")
     assert cli("gate", folder, "--against", folder).code == 0
-    little = cli("gate", folder, "--against", folder, "--require-coverage", "95%")
-    assert little.code == 5
+    little = cli("gate", folder, "--against", folder, "--require-coverage", "95%").expect_code(5)
     assert little.lines[-1] == ("too little compared; less than --require-coverage 95%: 2 of 15 cases compared")
     assert gate(cli, results, "tail", "--require-coverage", "100%").code == 1, "failures come first"
     update = cli("gate", folder, "--against", tmp_path / "baseline.json", "--update", "--require-coverage", "95%")
@@ -373,7 +298,6 @@ def test_the_gate_asks_for_coverage(cli, results, tmp_path):
     assert (int(decision.exit_code), decision.blocked) == (5, False)
 
 
-def test_python_asks_for_coverage(toy15):
-    backend = f"{toy15 / 'backends.py'}:refuses"
-    report = mt.run(backend=backend, roots=[str(toy15 / "toy")], isolate=False, require_coverage="95%")
+def test_python_asks_for_coverage(ramps):
+    report = mt.run(backend=scaled("refuses"), roots=[str(ramps)], isolate=False, require_coverage="95%")
     assert (report.passed, int(report.exit_code)) == (False, 5)

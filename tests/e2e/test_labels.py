@@ -103,8 +103,7 @@ def test_history_shows_them_and_chooses_by_them(cli, two):
     assert only == second
     assert len(cli("history", "show", "--label", "device=3").lines) == 1
     for words in (["device"], ["device=1", "--label", "device=2"]):
-        told = cli("history", "show", "--label", *words)
-        assert (told.code, "write NAME=VALUE, each name once" in told.err) == (2, True)
+        cli("history", "show", "--label", *words).expect_error(2, "write NAME=VALUE, each name once")
 
 
 def test_a_trend_marks_where_the_commit_changes(cli, two):
@@ -124,8 +123,7 @@ def test_compare_shows_both(cli, two):
 
 def test_every_report_has_them(cli, two):
     def report_as(form, *more):
-        done = cli("report", two[1], "--format", form, *more)
-        assert done.code == 0
+        done = cli("report", two[1], "--format", form, *more).expect_code(0)
         return done.out
 
     commit = COMMITS[1]
@@ -165,8 +163,7 @@ def test_spoiled_labels_are_refused(cli, run, toy, labels, words):
         path = done.folder / name
         document = json.loads(path.read_text())
         path.write_text(json.dumps({**document, "labels": labels}))
-        told = cli(*arguments)
-        assert (told.code, words in told.err, str(path) in told.err) == (3, True, True)
+        cli(*arguments).expect_error(3, words, str(path))
 
 
 def test_reports_without_labels_stay_readable(cli, tmp_path):

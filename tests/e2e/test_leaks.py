@@ -24,8 +24,7 @@ def leak_figures(result):
 
 @pytest.mark.parametrize("name", ["Leaks", pytest.param("LeaksWhatItWrote", marks=pytest.mark.slow)])
 def test_a_leak_is_told_once_with_the_figure(run, name):
-    result = run(*CASES, "--backend", hoarding(name))
-    assert result.code == 0
+    result = run(*CASES, "--backend", hoarding(name)).expect_code(0)
     ((_, figure),) = leak_figures(result)
     assert figure == pytest.approx(24, rel=0.1)
     (line,) = (line for line in result.lines if line.startswith("leak "))
@@ -56,8 +55,7 @@ def test_a_leak_is_blamed_on_its_operator_once(run, arguments, name):
 
 @pytest.mark.slow
 def test_it_fails_where_that_is_asked(run):
-    result = run(*CASES, "--backend", hoarding("Leaks"), "--fail-on-leak", "--reruns", 2)
-    assert result.code == 1
+    result = run(*CASES, "--backend", hoarding("Leaks"), "--fail-on-leak", "--reruns", 2).expect_code(1)
     (failed,) = (r for r in result.results.values() if r["outcome"] != "passed")
     assert (failed["outcome"], failed["causes"][0]["kind"]) == ("memory", "leak")
     assert failed["causes"][0]["bytes"] == pytest.approx(24e6, rel=0.1)
@@ -75,16 +73,13 @@ def settings(monkeypatch, tmp_path, cli):
 
 
 def test_it_needs_a_worker(cli):
-    refused = cli("run", *CASES, "--fail-on-leak")
-    assert refused.code == 2
-    assert "--fail-on-leak needs worker processes" in refused.err
+    cli("run", *CASES, "--fail-on-leak").expect_error(2, "--fail-on-leak needs worker processes")
     with pytest.raises(mt.HarnessError, match="fail_on_leak"):
         mt.run(*CASES[:1], tags=["smoke"], fail_on_leak=True)
 
 
 def test_a_setting_is_left_out_where_it_does_not_fit(run, settings):
-    result = run(*CASES)
-    assert result.code == 0
+    result = run(*CASES).expect_code(0)
     assert json.loads((result.folder / "run.json").read_text())["fail_on_leak"] is False
 
 

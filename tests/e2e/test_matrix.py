@@ -50,5 +50,6 @@ def test_the_page_speaks_chinese(cli, runs):
     ],
 )
 def test_what_is_for_one_run_is_refused(cli, runs, arguments, message):
-    result = cli("report", *runs[:2], *(argument.format(runs[0]) for argument in arguments))
-    assert (result.code, message in result.err) == (int(ExitCode.USAGE), True)
+    cli("report", *runs[:2], *(argument.format(runs[0]) for argument in arguments)).expect_error(
+        ExitCode.USAGE, message
+    )

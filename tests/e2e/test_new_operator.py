@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from tests.e2e.conftest import SUPPORT
+from tests.e2e.conftest import SUPPORT, replace_in
 from tests.support.native import compile_library, needs_gcc
 from tests.support.torch_needed import needs_torch
 
@@ -24,9 +24,10 @@ def test_it_says_what_it_wrote_and_what_to_do_next(cli, tmp_path):
     assert f"  mluops-test generate --op {NAME} --root ." in result.lines
 
 
+@pytest.mark.parametrize(("kind", "example"), [("operator", NAME), ("backend", "my_kernels")])
 @pytest.mark.parametrize("name", ["Row", "1st", "class", "row-sum", "../row", "", "row.sum"])
-def test_a_bad_name_is_refused(cli, tmp_path, name):
-    cli("new", "operator", name).expect_error(2, "use lower-case letters, digits and _, e.g. row_sum")
+def test_a_bad_name_is_refused(cli, tmp_path, kind, example, name):
+    cli("new", kind, name).expect_error(2, f"use lower-case letters, digits and _, e.g. {example}")
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
@@ -104,12 +105,8 @@ def test_its_own_tests_pass(row_sum_root):
 def test_its_own_tests_see_a_wrong_kernel(row_sum_root, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(row_sum_root, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    kernel = copy / "generators" / NAME / "kernel.py"
-    text = kernel.read_text()
     for right, wrong in (("firsts, axis=0", "firsts[:1], axis=0"), ("_OLDEST_ARCH = 370", "_OLDEST_ARCH = 290")):
-        assert right in text
-        text = text.replace(right, wrong)
-    kernel.write_text(text)
+        replace_in(copy / "generators" / NAME / "kernel.py", right, wrong)
     done = own_tests(copy)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "5 failed" in done.stdout

@@ -50,8 +50,7 @@ def test_binary_files_say_the_same(cli, run, tmp_path):
         assert cli("convert", path, binary / f"{path.stem}.pb").code == 0
         assert cli("convert", binary / f"{path.stem}.pb", tmp_path / "again" / path.name).code == 0
     for folder in (binary, tmp_path / "again"):
-        result = run(folder)
-        assert result.code == 0, result.out
+        result = run(folder).expect_code(0)
         assert {one["outcome"] for one in result.results.values()} == {"passed"}
 
 
@@ -61,20 +60,18 @@ def test_a_filter_by_operator_leaves_foreign_files_out(run):
 
 
 def test_list_and_verify_go_on_behind_a_broken_file(cli):
-    listed = cli("list", OFFICIAL)
-    assert listed.code == 3
+    listed = cli("list", OFFICIAL).expect_code(3)
     assert len(listed.lines) == len(list(OFFICIAL.rglob("*.prototxt"))) + 2
     assert listed.lines[-1].endswith(" cases, 2 broken")
     assert sum("error: " in line for line in listed.lines) == 2
-    verified = cli("verify", OFFICIAL)
-    assert verified.code == 3
+    verified = cli("verify", OFFICIAL).expect_code(3)
     assert verified.lines[-1] == "4 verified, 2 differ, 11 skipped"
 
 
 def test_a_foreign_file_is_shown_as_far_as_it_can_be_read(cli):
-    result = cli("show", OFFICIAL / "deep" / "unknown_too_many.prototxt")
-    assert result.code == 0
-    assert "value_f holds 3 elements, the shape 2" in result.out
+    cli("show", OFFICIAL / "deep" / "unknown_too_many.prototxt").expect_output(
+        0, "value_f holds 3 elements, the shape 2"
+    )
     assert cli("show", OFFICIAL / "deep" / "unknown_not_hexadecimal.prototxt").code == 0
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.conftest import replace_in
 from tests.support.toy_root import write_other_root
 
 ROOT = Path(__file__).parents[2]
@@ -118,8 +119,7 @@ def test_released_names_are_known_too(cli, two):
 
 def test_generate_removes_what_is_no_longer_declared_of_the_operators_it_is_about(cli, two):
     for name in ("scale_by", "shift_by"):
-        path = two / "cases" / f"{name}.yaml"
-        path.write_text(path.read_text().replace("to: 4", "to: 3"))
+        replace_in(two / "cases" / f"{name}.yaml", "to: 4", "to: 3")
     checked = cli("generate", "--op", "scale_by", "--check", "--root", two)
     assert [line for line in checked.lines if "not declared" in line] == [
         "scale_by/ramp_4: stored or locked, but not declared"

@@ -1,19 +1,13 @@
 """`run --perf`, `device-spec` and `bench`: times come from the backends' own story, never from this machine."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.e2e.conftest import wrong
+from tests.e2e.conftest import backends_in, replace_in, wrong
 
 ONE = "masked_im2col_forward/retinanet_3x3_twin_float"
 REFUSED = "masked_im2col_forward/feature_desc_null"
-CLOCKED = Path(__file__).parents[1] / "support" / "clocked_backends.py"
 INLINE = "--no-isolate"
-
-
-def clocked(name):
-    return f"{CLOCKED}:{name}"
+clocked = backends_in("clocked_backends")
 
 
 @pytest.fixture
@@ -26,8 +20,7 @@ def spec(tmp_path):
 
 @pytest.mark.parametrize("where", ["--isolate", "--no-isolate"])
 def test_a_case_is_timed_and_judged(run, where):
-    result = run(ONE, REFUSED, "--backend", clocked("Clocked"), "--perf", where)
-    assert result.code == 0, result.out
+    result = run(ONE, REFUSED, "--backend", clocked("Clocked"), "--perf", where).expect_code(0)
     perf = result.results[ONE]["perf"]
     assert len(perf["samples_ns"]) == len(perf["device_samples_ns"]) == 10
     assert all(ns > 0 for ns in perf["samples_ns"])
@@ -144,16 +137,12 @@ def test_the_fingerprint_does_not_depend_on_when_it_was_seen(run):
     ],
 )
 def test_wrong_usage(cli, arguments, words):
-    result = cli("run", ONE, *arguments)
-    assert result.code == 2
-    assert words in result.err
+    cli("run", ONE, *arguments).expect_error(2, words)
 
 
 def test_a_wrong_description_is_told_before_anything_runs(run, spec):
     spec.write_text("name: x\nbandwidth_bytes_per_s: fast\npeak_ops_per_s: 1\n")
-    result = run(ONE, "--perf", "--device-spec", spec)
-    assert result.code == 3
-    assert "device.yaml:2: bandwidth_bytes_per_s is 'fast'" in result.err
+    result = run(ONE, "--perf", "--device-spec", spec).expect_error(3, "device.yaml:2: bandwidth_bytes_per_s is 'fast'")
     assert result.report is None
 
 
@@ -163,10 +152,9 @@ class TestDeviceSpec:
         monkeypatch.setattr("mluops_gtest.results.statistics.measure_peak", lambda: 7.5e10)
         path = tmp_path / "host.yaml"
         assert cli("device-spec", "--measure", "-o", path).code == 0
-        shown = cli("device-spec", path)
-        assert shown.code == 0
-        for words in ("host", "2.5e+10 bytes/s", "7.5e+10 operations/s", "3 operations per byte"):
-            assert words in shown.out
+        cli("device-spec", path).expect_output(
+            0, "host", "2.5e+10 bytes/s", "7.5e+10 operations/s", "3 operations per byte"
+        )
         assert cli("device-spec", "--measure").out == path.read_text()
 
     def test_several_peaks_are_shown_by_type(self, cli, spec):
@@ -196,8 +184,7 @@ class TestBench:
         ],
     )
     def test_each_answer(self, cli, first, second, samples, answer, remark):
-        result = self.bench(cli, first, second, "--samples", samples, INLINE)
-        assert result.code == 0, result.err
+        result = self.bench(cli, first, second, "--samples", samples, INLINE).expect_code(0)
         (row,) = (line for line in result.lines if line.startswith(ONE))
         assert f" {answer} " in f"{row} "
         assert remark in row
@@ -210,28 +197,22 @@ class TestBench:
 
     @pytest.mark.slow
     def test_wrong_results_are_not_compared(self, cli):
-        result = cli("bench", ONE, "-b", "numpy", "-b", wrong("AllZero"), "--samples", 5)
-        assert result.code == 1
-        assert "failed on 2: data_col: diff3" in result.out
-        assert "1 not compared" in result.out
+        cli("bench", ONE, "-b", "numpy", "-b", wrong("AllZero"), "--samples", 5).expect_output(
+            1, "failed on 2: data_col: diff3", "1 not compared"
+        )
 
     def test_wrong_results_while_timed_are_not_compared(self, cli):
-        result = self.bench(cli, "SpoilsTheFourthCall", "Clocked", "--samples", 9, INLINE)
-        assert result.code == 1
-        assert "failed on 1: after" in result.out
+        self.bench(cli, "SpoilsTheFourthCall", "Clocked", "--samples", 9, INLINE).expect_output(1, "failed on 1: after")
 
     def test_a_call_that_computes_nothing_has_no_times(self, cli):
-        result = cli("bench", REFUSED, "-b", "numpy", "-b", "reference")
-        assert result.code == 5
-        assert "computes nothing" in result.out
+        cli("bench", REFUSED, "-b", "numpy", "-b", "reference").expect_output(5, "computes nothing")
 
     def test_a_broken_case_is_broken_content(self, cli, toy):
-        path = toy / "prototxt" / "scale_by" / "ramp_2.prototxt"
-        path.write_text(path.read_text().replace('"3f800000"', '"3f800001"'))
+        replace_in(toy / "prototxt" / "scale_by" / "ramp_2.prototxt", '"3f800000"', '"3f800001"')
         ids = ("scale_by/ramp_2", "scale_by/ramp_3")
-        result = cli("bench", *ids, "--root", toy, "-b", "numpy", "-b", "reference", "--samples", 5)
-        assert result.code == 3
-        assert "differs from the lock" in result.out
+        result = cli("bench", *ids, "--root", toy, "-b", "numpy", "-b", "reference", "--samples", 5).expect_output(
+            3, "differs from the lock"
+        )
         assert any(line.startswith("scale_by/ramp_3") for line in result.lines)
 
     @pytest.mark.parametrize(
@@ -243,6 +224,4 @@ class TestBench:
         ],
     )
     def test_wrong_usage(self, cli, arguments, words):
-        result = cli("bench", *arguments)
-        assert result.code == 2
-        assert words in result.err
+        cli("bench", *arguments).expect_error(2, words)

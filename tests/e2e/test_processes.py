@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 from tests.e2e.conftest import ONE_VICTIM, TWO_VICTIMS, assert_costs_its_cases_alone, backends_in, split
 from tests.support.crashing_backends import VICTIM
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and prctl")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and prctl")]
 acting = backends_in("process_backends")
 
 
@@ -52,7 +52,6 @@ def wait_until(condition, what):
         time.sleep(0.02)
 
 
-@pytest.mark.slow
 def test_tensors_cannot_be_resized(run, pids):
     result = run(*TWO_VICTIMS, "--backend", acting("ResizesItsTensors"))
     victims, _ = split(result)
@@ -60,13 +59,11 @@ def test_tensors_cannot_be_resized(run, pids):
     assert all("ftruncate: PermissionError" in r["notes"] for r in victims)
 
 
-@pytest.mark.slow
 def test_a_child_that_writes_on_disturbs_no_other_case(run, pids):
     result = run(*TWO_VICTIMS, "--backend", acting("WritesFromBehind"))
     assert_costs_its_cases_alone(result, "crashed", "the process exited with code 5")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["LeavesADaemon", "LeavesADaemonAndCrashes", "LeavesAProgramWithoutEnvironment"])
 def test_daemons_end_with_the_run(run, pids, backend):
     _, others = split(run(*TWO_VICTIMS, "--backend", acting(backend)))
@@ -75,7 +72,6 @@ def test_daemons_end_with_the_run(run, pids, backend):
     assert alive(pids) == set()
 
 
-@pytest.mark.slow
 def test_a_process_that_runs_us_adopts_orphans_no_longer_than_a_run(run, pids):
     def adopts():
         import ctypes
@@ -94,7 +90,6 @@ def test_a_process_that_runs_us_adopts_orphans_no_longer_than_a_run(run, pids):
         own.communicate()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["controller", "fork server", "controller of a stopped fork server"])
 def test_daemons_end_and_folders_go_when_one_is_killed(pids, tmp_path, victim):
     out = tmp_path / "out"
@@ -125,7 +120,6 @@ def test_daemons_end_and_folders_go_when_one_is_killed(pids, tmp_path, victim):
         assert {r["outcome"] for r in report["results"]} == {"passed"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "mark", "options"),
     [
@@ -140,21 +134,18 @@ def test_a_fork_server_that_is_killed_or_stopped_is_replaced_and_costs_no_case(r
     assert Path(f"{pids}.{mark}").exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("-j", 3)])
 def test_only_the_case_that_always_loses_the_fork_server_is_blamed(run, pids, options):
     result = run(*ONE_VICTIM, "--backend", acting("KillsTheForkServerAlways"), *options)
     assert_costs_its_cases_alone(result, "crashed", "the fork server was lost three times while this case ran")
 
 
-@pytest.mark.slow
 def test_a_backend_that_kills_the_fork_server_while_loading_is_unusable(run, pids):
-    result = run(*TWO_VICTIMS, "--backend", acting("KillsTheForkServerWhileLoading"))
-    assert result.code == 4
-    assert "the fork server was lost three times while loading" in result.err
+    run(*TWO_VICTIMS, "--backend", acting("KillsTheForkServerWhileLoading")).expect_error(
+        4, "the fork server was lost three times while loading"
+    )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("-j", 2)])
 def test_a_run_that_cannot_go_on_says_so(run, pids, tmp_path, monkeypatch, options):
     spoiled = tmp_path / "spoiled"
@@ -172,7 +163,6 @@ def test_a_run_that_cannot_go_on_says_so(run, pids, tmp_path, monkeypatch, optio
     assert result.code == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["RaisesItsLimit", "RaisesItsLimitForAMoment"])
 def test_a_limit_that_was_raised_is_told(run, pids, backend):
     victims, others = split(run(*TWO_VICTIMS, "--backend", acting(backend), "--memory-limit", "1G"))
@@ -183,20 +173,17 @@ def test_a_limit_that_was_raised_is_told(run, pids, backend):
     assert not any(told in one["notes"] for one in others)
 
 
-@pytest.mark.slow
 def test_the_memory_limit_is_the_hard_limit(run, pids):
     result = run(*TWO_VICTIMS, "--backend", acting("RaisesTheSoftLimit"), "--memory-limit", "1G")
     assert_costs_its_cases_alone(result, "crashed", "MemoryError")
 
 
-@pytest.mark.slow
 def test_what_one_case_keeps_is_not_taken_from_the_next(run, pids):
     result = run("--op", VICTIM, "--tag", "smoke", "--backend", acting("KeepsWhatItTook"), "--memory-limit", "1G")
     assert len(result.results) > 1
     assert {r["outcome"] for r in result.results.values()} == {"passed"}
 
 
-@pytest.mark.slow
 def test_tensors_that_grow_under_a_limit_get_a_new_worker(run, pids):
     result = run("--op", VICTIM, "--tag", "random", "--backend", acting("TellsItsProcess"), "--memory-limit", "4M")
     assert {r["outcome"] for r in result.results.values()} == {"passed"}
@@ -215,7 +202,6 @@ def test_what_a_case_changes_is_put_back(run, pids):
     assert len(states) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "effect", "of_victims", "of_all"),
     [
@@ -231,7 +217,6 @@ def test_what_a_case_leaves_open_or_running_costs_its_worker(run, pids, backend,
     assert {r["outcome"] for r in (*victims, *others)} == {"passed"}
 
 
-@pytest.mark.slow
 def test_fresh_workers(run, pids):
     cases = (*TWO_VICTIMS, "--backend", acting("TellsItsProcess"))
     shared, fresh = run(*cases), run(*cases, "--fresh-workers", "--repeat", 2)
@@ -239,13 +224,10 @@ def test_fresh_workers(run, pids):
     assert len(set(processes(fresh))) == len(fresh.results)
     assert fresh.code == 0
     assert all(r["repro"].endswith(" --fresh-workers") for r in fresh.results.values())
-    refused = run(*TWO_VICTIMS, "--fresh-workers")
-    assert refused.code == 2
-    assert "--fresh-workers needs worker processes" in refused.err
+    run(*TWO_VICTIMS, "--fresh-workers").expect_error(2, "--fresh-workers needs worker processes")
 
 
 def test_nested_folders_that_a_backend_leaves_end_no_run(run, pids):
-    result = run(*TWO_VICTIMS, "--backend", acting("NestsFolders"))
-    assert result.code == 0, result.err
+    run(*TWO_VICTIMS, "--backend", acting("NestsFolders")).expect_code(0)
     assert set(pids.read_text().split()), "it did nest them"
     assert not any(Path(folder).exists() for folder in pids.read_text().splitlines())

@@ -103,8 +103,7 @@ class TestInOneStep:
             true_write(text, file)
 
         monkeypatch.setattr(report_files, "write", full)
-        done = cli("run", *SELECT, "--out", "results", *self.FILES)
-        assert done.code == 74
+        done = cli("run", *SELECT, "--out", "results", *self.FILES).expect_code(74)
         assert done.err == "error: r.html: cannot be written: No space left on device.\n"
         assert Path("r.xml").exists()
         assert Path("results/report.json").exists()
@@ -131,18 +130,14 @@ class TestInOneStep:
         Path("results/report.json").unlink()
         record = json.loads(Path("results/run.json").read_text())
         Path("results/run.json").write_text(json.dumps({**record, "reports": reports}))
-        told = cli("run", "--resume", "results")
-        assert (told.code, words in told.err) == (3, True)
+        cli("run", "--resume", "results").expect_error(3, words)
 
 
 def test_utf8_whatever_the_terminal_speaks(tmp_path):
     """A console of another encoding, or none at all, does not spoil the document."""
     command = [sys.executable, str(ROOT / "cli.py"), "report", str(GOLDEN / "report.json"), "--format", "markdown"]
     done = subprocess.run(
-        [*command, "--lang", "zh"],
-        capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        check=False,
+        [*command, "--lang", "zh"], capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False
     )
     assert (done.returncode, done.stdout) == (0, (GOLDEN / "report.zh.md").read_bytes())
 
@@ -187,8 +182,8 @@ def test_history_adds_how_the_cases_went_on_this_backend(cli, passing, run):
 def test_the_test_report_claims_what_the_cases_show(cli, tmp_path):
     """Of an operator that refuses one empty tensor and takes another, and whose cases on a lattice ask for equality."""
     chosen = "no_unknown or no_known or large or lattice or values_full"
-    result = cli("run", "three_nn_forward", "-k", chosen, "--out", tmp_path / "r", "--markdown", tmp_path / "r.md")
-    assert result.code == 0
+    selected = ("three_nn_forward", "-k", chosen)
+    assert cli("run", *selected, "--out", tmp_path / "r", "--markdown", tmp_path / "r.md").code == 0
     document = (tmp_path / "r.md").read_text()
     assert "supported, except for what is refused as the document asks (`unknown_empty`)" in document
     # Three of each tensor: alone, before an empty one, before others. `_limit` is refused for a pointer.

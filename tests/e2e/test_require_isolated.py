@@ -22,16 +22,9 @@ def gate(cli, run, *options):
 
 
 def test_inline_results_are_told_and_block_where_that_is_asked(run, cli, foreign):
-    inline = run(*SMOKE, *foreign, "--no-isolate")
-    assert inline.code == 0
-    assert ISOLATION_OFF in inline.out
-    told = gate(cli, inline)
-    assert told.code == 0
-    assert "isolation was off" in told.out
-    blocked = gate(cli, inline, "--require-isolated")
-    assert blocked.code == 1
-    assert "blocked: isolation was off" in blocked.out
-    assert "--isolate" in blocked.out
+    inline = run(*SMOKE, *foreign, "--no-isolate").expect_output(0, ISOLATION_OFF)
+    gate(cli, inline).expect_output(0, "isolation was off")
+    gate(cli, inline, "--require-isolated").expect_output(1, "blocked: isolation was off", "--isolate")
     as_json = json.loads(gate(cli, inline, "--require-isolated", "--format", "json").out)
     assert (as_json["isolated"], as_json["blocked"]) == (False, True)
     assert ISOLATION_OFF in cli("report", inline.folder, "--format", "markdown").out
@@ -43,8 +36,7 @@ def test_workers_and_our_own_backends_pass(run, cli, foreign):
     for options in (foreign, ("--backend", "numpy"), ("--backend", "reference")):
         done = run(*SMOKE, *options)
         assert ISOLATION_OFF not in done.out
-        passed = gate(cli, done, "--require-isolated")
-        assert passed.code == 0, passed.out
+        passed = gate(cli, done, "--require-isolated").expect_code(0)
         assert "isolation" not in passed.out
 
 
@@ -54,17 +46,14 @@ def test_a_report_that_does_not_say_counts_as_not_isolated(run, cli, foreign):
     del record["backend"]["isolated"]
     (done.folder / "report.json").write_text(json.dumps(record))
     assert gate(cli, done).code == 0
-    blocked = gate(cli, done, "--require-isolated")
-    assert blocked.code == 1
-    assert "does not say" in blocked.out
+    gate(cli, done, "--require-isolated").expect_output(1, "does not say")
 
 
 def test_a_settings_file_asks_for_it(run, cli, foreign, tmp_path):
     done = run(*SMOKE, *foreign, "--no-isolate")
     settings = tmp_path / "mluops-test.toml"
     settings.write_text("require_isolated = true\n")
-    asked = cli("--settings", settings, "gate", done.folder, "--against", done.folder)
-    assert asked.code == 1, asked.out
+    cli("--settings", settings, "gate", done.folder, "--against", done.folder).expect_code(1)
 
 
 def test_our_own_backends_are_those_that_are_built_in():

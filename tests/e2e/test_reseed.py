@@ -65,8 +65,7 @@ def contents(folder):
 
 def test_other_values_pass_and_the_committed_files_stay(noisy, run):
     before = contents(noisy / "prototxt")
-    result = run("--root", noisy, "--all", "--reseed", 7)
-    assert result.code == 0
+    result = run("--root", noisy, "--all", "--reseed", 7).expect_code(0)
     assert contents(noisy / "prototxt") == before
     assert result.report["selection"]["reseed"] == 7
     assert "Values of --reseed 7; 6 cases are the same without it" in result.lines
@@ -94,8 +93,7 @@ def lookup_table(noisy, tmp_path):
 def test_a_lookup_table_passes_the_declared_values_alone(noisy, run, lookup_table):
     options = ("--root", noisy, "--backend", lookup_table, "--no-isolate")
     assert run(*options).code == 0
-    reseeded = run(*options, "--reseed", 1)
-    assert reseeded.code == 1
+    reseeded = run(*options, "--reseed", 1).expect_code(1)
     failed = {case for case, r in reseeded.results.items() if r["outcome"] == "failed"}
     assert failed == {"scale_by/noise_3", "scale_by/noise_4"}
     again = run(*shlex.split(reseeded.results["scale_by/noise_3"]["repro"])[2:])
@@ -120,8 +118,7 @@ def test_the_same_seed_gives_the_same_values_another_one_others(noisy, cli):
 def test_a_file_keeps_its_values(noisy, run, tmp_path):
     file = tmp_path / "mine.prototxt"
     file.write_bytes((noisy / "prototxt" / "scale_by" / "noise_4.prototxt").read_bytes())
-    result = run(file, "--root", noisy, "--reseed", 3)
-    assert result.code == 0
+    result = run(file, "--root", noisy, "--reseed", 3).expect_code(0)
     assert result.results[file.as_posix()]["info"]["reseeded"] == {"number": 3, "redraws": 0, "fixed": True}
 
 
@@ -156,22 +153,17 @@ def test_random_draws_a_seed_and_says_it(noisy, run):
 
 @pytest.mark.parametrize("word", ["-1", "1.5", "4294967296", "dice", "²"])
 def test_what_is_no_seed_is_told(noisy, cli, word):
-    result = cli("run", "--root", noisy, f"--reseed={word}")
-    assert result.code == 2
+    result = cli("run", "--root", noisy, f"--reseed={word}").expect_code(2)
     assert "write an integer from 0 to 4294967295, or random" in " ".join(result.err.split())
 
 
 def test_shards_need_one_seed(noisy, cli):
-    result = cli("run", "--root", noisy, "--reseed", "random", "--shard", "1/2")
-    assert result.code == 2
-    assert "give each the same number" in result.err
+    cli("run", "--root", noisy, "--reseed", "random", "--shard", "1/2").expect_error(2, "give each the same number")
 
 
 def test_merge_refuses_parts_of_different_seeds(noisy, run, cli, tmp_path):
     parts = [run("--root", noisy, "--shard", f"{i}/2", "--reseed", seed).folder for i, seed in ((1, 7), (2, 8), (2, 7))]
-    result = cli("merge", *parts[:2], "--out", tmp_path / "merged")
-    assert result.code == 3
-    assert "its --reseed is 8, but the first has 7" in result.err
+    cli("merge", *parts[:2], "--out", tmp_path / "merged").expect_error(3, "its --reseed is 8, but the first has 7")
     assert cli("merge", parts[0], parts[2], "--out", tmp_path / "merged").code == 0
     assert json.loads((tmp_path / "merged" / "report.json").read_text())["selection"]["reseed"] == 7
 
@@ -181,8 +173,7 @@ def test_resume_keeps_the_seed(noisy, run, cli):
     (whole.folder / "report.json").unlink()
     lines = (whole.folder / "results.jsonl").read_text().splitlines(keepends=True)
     (whole.folder / "results.jsonl").write_text("".join(lines[:2]))
-    resumed = cli("run", "--resume", whole.folder)
-    assert resumed.code == 0
+    assert cli("run", "--resume", whole.folder).code == 0
     report = json.loads((whole.folder / "report.json").read_text())
     assert report["selection"]["reseed"] == 7
     assert [r["info"]["reseeded"] for r in report["results"]] == [
@@ -194,8 +185,7 @@ def test_resume_keeps_the_seed(noisy, run, cli):
 def test_a_declaration_that_is_not_generated_yet_runs(noisy, run):
     """Nothing committed is needed; without the lock a case that draws nothing still is known."""
     (noisy / "prototxt" / "scale_by" / "baselines.lock").unlink()
-    result = run("scale_by/noise_3", "scale_by/ramp_2", "--root", noisy, "--reseed", 1)
-    assert result.code == 0
+    result = run("scale_by/noise_3", "scale_by/ramp_2", "--root", noisy, "--reseed", 1).expect_code(0)
     assert [r["info"]["reseeded"]["fixed"] for r in result.report["results"]] == [False, True]
 
 

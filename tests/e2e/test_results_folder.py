@@ -89,9 +89,7 @@ def test_a_second_run_is_refused_while_the_first_one_runs(cli, running, tmp_path
         ["run", "--resume", out],
         ["merge", out, "--out", out, "--overwrite"] if (out / "report.json").exists() else ["run", ONE, "--out", out],
     ):
-        second = cli(*arguments)
-        assert second.code == 2
-        assert f"process {process.pid} is writing there" in second.err
+        cli(*arguments).expect_error(2, f"process {process.pid} is writing there")
     (tmp_path / "waits.gate").unlink()
     assert process.wait(60) == 5
     assert sorted(files(out)) == ["causes.json", "report.json", "results.jsonl", "run.json"]
@@ -103,19 +101,19 @@ def test_a_killed_run_frees_its_folder(cli, running, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     (tmp_path / "waits.gate").unlink()
-    resumed = cli("run", "--resume", out)
-    assert resumed.code == 5, resumed.err
+    cli("run", "--resume", out).expect_code(5)
     assert sorted(files(out)) == ["causes.json", "report.json", "results.jsonl", "run.json"]
 
 
 def test_a_folder_that_holds_a_run_is_refused(cli, run):
     first = run(*SMOKE)
     before = files(first.folder)
-    again = cli("run", ONE, "--out", first.folder)
-    assert again.code == 2
-    assert "the folder already holds a run (run.json, results.jsonl, report.json)" in again.err
-    assert f"`--resume {first.folder}`" in again.err
-    assert "--overwrite" in again.err
+    cli("run", ONE, "--out", first.folder).expect_error(
+        2,
+        "the folder already holds a run (run.json, results.jsonl, report.json)",
+        f"`--resume {first.folder}`",
+        "--overwrite",
+    )
     assert files(first.folder) == before
 
 
@@ -164,11 +162,9 @@ def test_merge_is_careful_as_well(cli, run, tmp_path):
     parts = [run(*SMOKE, "--shard", f"{i}/2").folder for i in (1, 2)]
     assert cli("merge", *parts, "--out", tmp_path / "merged").code == 0
     before = files(tmp_path / "merged")
-    again = cli("merge", *parts, "--out", tmp_path / "merged")
-    assert (again.code, "the folder already holds a run" in again.err) == (2, True)
+    cli("merge", *parts, "--out", tmp_path / "merged").expect_error(2, "the folder already holds a run")
     assert files(tmp_path / "merged") == before
-    over = cli("merge", *parts, "--out", parts[0], "--overwrite")
-    assert over.code == 0
+    assert cli("merge", *parts, "--out", parts[0], "--overwrite").code == 0
     assert sorted(files(parts[0])) == ["causes.json", "report.json", "results.jsonl"]
 
 
@@ -206,8 +202,7 @@ def test_a_folder_that_vanishes_is_written_again_and_can_be_resumed(cli, tmp_pat
     assert sorted(files(out)) == ["results.jsonl", "run.json"]
     kept = len((out / "results.jsonl").read_text().splitlines())
     assert f"The results of {kept} cases are kept there" in line
-    resumed = cli("run", "--resume", out)
-    assert resumed.code == 5, resumed.err
+    cli("run", "--resume", out).expect_code(5)
     cases = [json.loads(line)["case"] for line in (out / "results.jsonl").read_text().splitlines()]
     assert len(cases) == len(set(cases)) > kept
     shutil.rmtree(out)
@@ -230,9 +225,40 @@ def test_a_lock_that_is_a_link_is_refused_and_what_it_leads_to_stays(cli, tmp_pa
     folder.mkdir()
     for target in (victim, tmp_path / "not_there"):
         (folder / LOCK).symlink_to(target)
-        refused = cli("run", ONE, "--out", folder)
-        assert refused.code == 2
-        assert f"{folder / LOCK}: is a link" in refused.err
+        cli("run", ONE, "--out", folder).expect_error(2, f"{folder / LOCK}: is a link")
         (folder / LOCK).unlink()
     assert victim.read_text() == "precious"
     assert not (tmp_path / "not_there").exists()
+
+
+WITHOUT_READINGS = {"readings": [], "status": None}
+
+
+@pytest.mark.parametrize(
+    "changes", [WITHOUT_READINGS, {"status": "BAD_PARAM"}, {"compared": False}, {"within": False}], ids=str
+)
+def test_a_results_file_with_a_pass_that_nobody_saw_is_refused(cli, run, tmp_path, changes):
+    result = run(ONE).expect_code(0)
+    path = result.folder / "report.json"
+    (tmp_path / "before.json").write_bytes(path.read_bytes())
+    report = json.loads(path.read_text())
+    (record,) = report["results"]
+    (record["readings"][0] if "within" in changes else record).update(changes)
+    path.write_text(json.dumps(report))
+    for words in (
+        ("gate", result.folder, "--against", tmp_path / "before.json"),
+        ("report", result.folder, "--format", "markdown"),
+        ("merge", result.folder, "--out", tmp_path / "merged"),
+        ("history", "add", result.folder, "--db", tmp_path / "history.db"),
+        ("compare", result.folder, result.folder),
+    ):
+        cli(*words).expect_error(3, "report.json", ONE, "cannot have passed")
+
+
+def test_a_line_of_an_unfinished_run_with_such_a_pass_is_refused(cli, run):
+    result = run(ONE)
+    (result.folder / "report.json").unlink()
+    path = result.folder / "results.jsonl"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | WITHOUT_READINGS) + "\n")
+    cli("run", "--resume", result.folder).expect_error(3, "results.jsonl", "cannot have passed")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mluops_gtest.catalog import root as content_root
-from tests.e2e.conftest import wrong
+from tests.e2e.conftest import replace_in, wrong
 from tests.support.toy_root import write_other_root
 
 TWIN = "voxel_pooling_forward/bevdepth_twin"
@@ -128,8 +128,7 @@ class TestRoots:
         assert cli("generate", "--all", "--check", "-j", jobs, *roots_of(toy, other)).code == 0
 
     def test_what_is_no_longer_declared_goes_from_its_own_root(self, cli, toy, other):
-        path = other / "cases" / "shift_by.yaml"
-        path.write_text(path.read_text().replace("to: 4", "to: 3"))
+        replace_in(other / "cases" / "shift_by.yaml", "to: 4", "to: 3")
         before = tree(toy)
         checked = cli("generate", "--all", "--check", *roots_of(toy, other)).expect_code(3)
         assert checked.lines[-1] == "11 cases compared, 1 difference"
@@ -155,16 +154,14 @@ class TestRoots:
             assert str(root / "generators" / "scale_by.py") in result.err
 
     def test_a_released_name_in_two_roots_names_both_files(self, cli, toy, other):
-        generator = other / "generators" / "shift_by.py"
-        generator.write_text(generator.read_text().replace('"shift"', '"scale"'))
+        generator = replace_in(other / "generators" / "shift_by.py", '"shift"', '"scale"')
         cli("run", *roots_of(toy, other)).expect_error(
             3, "'scale'", str(generator), str(toy / "generators" / "scale_by.py")
         )
 
     @pytest.mark.parametrize(("old", "new"), [("shift_param", "scale_param"), ("9002", "9001")])
     def test_a_parameter_field_in_two_roots_names_both_operators(self, cli, toy, other, old, new):
-        generator = other / "generators" / "shift_by.py"
-        generator.write_text(generator.read_text().replace(old, new))
+        replace_in(other / "generators" / "shift_by.py", old, new)
         cli("schema", *roots_of(toy, other)).expect_error(3, "shift_by", "scale_by")
 
     @pytest.mark.parametrize("name", ["cases/scale_by.yaml", "prototxt/scale_by/ramp_2.prototxt"])

@@ -8,7 +8,9 @@ from collections import Counter
 
 import pytest
 
-from tests.e2e.conftest import wrong
+from mluops_gtest.running.plan import Shard, shard_of
+from tests.conftest import ROOT
+from tests.e2e.conftest import only, replace_in, wrong
 from tests.support.reports import GOLDEN
 
 SMOKE = ("--op", "masked_im2col_forward", "--tag", "smoke")
@@ -17,8 +19,7 @@ SMOKE = ("--op", "masked_im2col_forward", "--tag", "smoke")
 @pytest.mark.slow(seconds=10)
 def test_the_default_set_passes_on_numpy(run):
     """Every element within its bound, too; with the network cases left out and said so."""
-    result = run("--elementwise")
-    assert result.code == 0, result.out[-3000:]
+    result = run("--elementwise").expect_code(0)
     assert result.report["backend"]["name"] == "numpy"
     assert set(result.report["summary"]) == {"passed"}
     assert "declared cases were not selected" in result.out
@@ -31,8 +32,7 @@ def test_the_default_set_passes_on_numpy(run):
 @pytest.mark.slow
 def test_the_reference_passes_what_it_made(run, catalogue):
     """A few cases of every operator; `verify` and `audit operators` hold it against all stored baselines."""
-    result = run("--backend", "reference", "--tag", "smoke", "--tag", "precision", "--tag", "nonfinite")
-    assert result.code == 0, result.out[-3000:]
+    result = run("--backend", "reference", "--tag", "smoke", "--tag", "precision", "--tag", "nonfinite").expect_code(0)
     assert set(result.report["summary"]) == {"passed"}
     assert {r["operator"] for r in result.results.values()} == set(catalogue.operators)
 
@@ -64,9 +64,7 @@ def test_a_failure_is_printed_with_reason_worst_element_and_repro(run, cli):
         f"repro:  {one['repro']}",
     ):
         assert words in result.out
-    repeated = cli(*one["repro"].split()[1:])
-    assert repeated.code == 1
-    assert one["case"] in repeated.out
+    cli(*one["repro"].split()[1:]).expect_output(1, one["case"])
 
 
 @pytest.mark.slow
@@ -82,17 +80,12 @@ def test_failures_of_one_kind_are_one_block_with_the_smallest_case(run, cli):
     assert result.out.count("reason: answered SUCCESS, expected BAD_PARAM") == 1
     listing = f"mluops-test report {result.folder} --format text"
     assert f"and {len(members) - 4} more, to list them: {listing}" in result.out
-    listed = cli(*listing.split()[1:])
-    assert listed.code == 0
+    listed = cli(*listing.split()[1:]).expect_code(0)
     assert all(f"    {r['case']}\n" in listed.out for r in members if r is not smallest)
 
 
 def elements(record):
     return sum(math.prod(t["dims"]) for t in (*record["info"]["inputs"], *record["info"]["outputs"]))
-
-
-def test_output_into_a_pipe_is_plain(run):
-    assert "\x1b" not in run(*SMOKE).out
 
 
 @pytest.mark.slow
@@ -106,9 +99,9 @@ def test_stopping_at_the_first_failure_leaves_the_rest_not_run(run):
     assert len((result.folder / "results.jsonl").read_text().splitlines()) == len(outcomes)
 
 
-def test_quiet_and_verbose(run):
-    quiet = run(*SMOKE, "-q")
-    verbose = run(*SMOKE, "-v")
+def test_quiet_and_verbose_and_plain_in_a_pipe(run):
+    plain, quiet, verbose = run(*SMOKE), run(*SMOKE, "-q"), run(*SMOKE, "-v")
+    assert "\x1b" not in plain.out + quiet.out + verbose.out
     assert len(quiet.lines) == 2
     assert sum(line.startswith("passed ") for line in verbose.lines) == len(verbose.results)
 
@@ -117,10 +110,9 @@ def test_what_was_tolerated_in_a_case_is_told(run, toy, tmp_path):
     stored = toy / "prototxt" / "scale_by" / "ramp_3.prototxt"
     for name in ("one", "two"):
         (tmp_path / f"{name}.prototxt").write_text(stored.read_text() + "from_the_future: 1\n")
-    result = run(tmp_path / "one.prototxt", tmp_path / "two.prototxt", "--root", toy)
-    assert result.code == 0
-    assert "one.prototxt: not in the schema, skipped: field from_the_future" in result.out
-    assert "1 more case has notices" in result.out
+    run(tmp_path / "one.prototxt", tmp_path / "two.prototxt", "--root", toy).expect_output(
+        0, "one.prototxt: not in the schema, skipped: field from_the_future", "1 more case has notices"
+    )
     verbose = run(tmp_path / "two.prototxt", "-v", "--root", toy)
     assert "  note: not in the schema, skipped: field from_the_future" in verbose.out
     assert "notice" not in run(tmp_path / "two.prototxt", "-q", "--root", toy).out
@@ -134,28 +126,54 @@ def test_without_out_the_results_lie_in_a_dated_folder(cli, tmp_path):
 
 def test_an_out_that_cannot_be_written_has_its_exit_code(cli, tmp_path):
     (tmp_path / "file").write_text("")
-    result = cli("run", *SMOKE, "--out", tmp_path / "file" / "below")
-    assert result.code == 74
-    assert "cannot be written: Not a directory" in result.err
+    cli("run", *SMOKE, "--out", tmp_path / "file" / "below").expect_error(74, "cannot be written: Not a directory")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"),
+    ("arguments", "code", "words"),
     [
-        (["no_such/case"], 5),
-        (["--tag", "network", "-k", "nothing_like_this"], 5),
-        (["--tag", "nework"], 2),
-        (["--op", "abs"], 2),
-        (["--repeat", "0"], 2),
-        (["--no-such-option"], 2),
-        (["-k", "a and"], 2),
-        (["--root", "no_such_folder"], 2),
+        (["no_such/case"], 5, "'no_such/case' is not a case id"),
+        (["--tag", "network", "-k", "nothing_like_this"], 5, "The selection matches no case"),
+        (["--tag", "nework"], 2, "Did you mean 'network'?"),
+        (["--op", "abs"], 2, "Unknown operator 'abs'"),
+        (["--repeat", "0"], 2, "'--repeat': 0 is not in the range"),
+        (["--no-such-option"], 2, "--no-such-option"),
+        (["-k", "a and"], 2, "a word is missing at the end"),
+        (["--root", "no_such_folder"], 2, "'no_such_folder' does not exist"),
+        (["-j", "2", "--devices", "0,1", "--isolate"], 2, "Use either -j or --devices"),
+        (["-j", "2"], 2, "add --isolate"),
+        (["--timeout", "3"], 2, "add --isolate"),
+        (["--devices", "0,0"], 2, "different device numbers"),
+        (["--memory-limit", "much"], 2, "is not a size"),
+        (["--shard", "3/2"], 2, "--shard"),
+        (["--shard", "x"], 2, "--shard"),
+        (["--resume", "no_such"], 2, "no_such"),
     ],
 )
-def test_wrong_usage_has_its_exit_code(cli, arguments, code):
-    result = cli("run", *arguments)
-    assert result.code == code
-    assert result.err
+def test_wrong_usage_has_its_exit_code(cli, arguments, code, words):
+    cli("run", *arguments).expect_error(code, words)
+
+
+def test_an_empty_shard_is_allowed_only_when_said_so(cli):
+    ids = len(cli("list", *SMOKE, "--format", "ids").lines)
+    arguments = ("run", *SMOKE, "--shard", f"{ids + 1}/{ids + 1}")
+    assert cli(*arguments).code == 5
+    assert cli(*arguments, "--allow-empty-shard").code == 0
+
+
+def test_shards_depend_on_ids_and_costs_alone():
+    costs = {f"c{i}": i // 2 for i in range(20)}
+    ids = list(costs)
+    for shard in (Shard(i, 4) for i in range(1, 5)):
+        assert shard_of(ids, costs, shard) == shard_of(ids[::-1], costs, shard) != set()
+
+
+def test_resume_takes_no_other_option(cli, run, tmp_path):
+    result = run(*SMOKE)
+    assert cli("run", "--resume", result.folder, "--tag", "smoke").code == 2
+    assert cli("run", "--resume", result.folder, "--backend", "reference").code == 2
+    (tmp_path / "empty").mkdir()
+    cli("run", "--resume", tmp_path / "empty").expect_error(2, "run.json")
 
 
 @pytest.fixture
@@ -182,41 +200,24 @@ def test_a_damaged_cache_entry_is_never_used(run, toy, entry, damage):
     else:
         data[len(data) // 2] ^= 255
         target.write_bytes({"truncated": data[:-100], "emptied": b"", "flipped": data}[damage])
-    result = run("--root", toy, "--tag", "network")
-    assert result.code == 0, result.out
+    run("--root", toy, "--tag", "network").expect_code(0)
     assert target.read_bytes() == bytes(data) if damage == "missing" else target.read_bytes() != bytes(data)
 
 
 def test_a_cache_that_cannot_be_written_costs_only_a_note(run, toy, tmp_path, monkeypatch):
     (tmp_path / "blocked").write_text("")
     monkeypatch.setenv("MLUOPS_TEST_CACHE", str(tmp_path / "blocked"))
-    result = run("--root", toy, "--tag", "network")
-    assert result.code == 0
+    result = run("--root", toy, "--tag", "network").expect_code(0)
     assert any("could not be cached" in note for note in result.results["scale_by/big"]["notes"])
 
 
-def test_a_stored_file_that_was_edited_is_broken_content(run, toy):
-    path = toy / "prototxt" / "scale_by" / "ramp_2.prototxt"
-    text = path.read_text()
-    path.write_text(text.replace('"3f800000"', '"3f800001"'))
-    assert path.read_text() != text
-    result = run("--root", toy)
-    assert result.code == 3
-    assert "differs from the lock" in result.results["scale_by/ramp_2"]["reason"]
-    assert result.results["scale_by/ramp_3"]["outcome"] == "passed"
-
-
 def test_a_declaration_changed_since_it_was_generated_is_broken_content(run, toy):
-    cases = toy / "cases" / "scale_by.yaml"
-    cases.write_text(cases.read_text().replace('count: "{n}"', 'count: "{n + 1}"'))
-    result = run("--root", toy, "scale_by/ramp_2")
-    assert result.code == 3
+    replace_in(toy / "cases" / "scale_by.yaml", 'count: "{n}"', 'count: "{n + 1}"')
+    result = run("--root", toy, "scale_by/ramp_2").expect_code(3)
     assert "has changed since it was generated" in result.results["scale_by/ramp_2"]["reason"]
 
 
 def test_the_module_and_the_checkout_shim_are_the_same_command():
-    from tests.conftest import ROOT
-
     for command in ([sys.executable, "-m", "mluops_gtest"], [sys.executable, str(ROOT / "cli.py")]):
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True, cwd=ROOT)
         assert done.stdout.startswith("mluops-test ")
@@ -224,8 +225,6 @@ def test_the_module_and_the_checkout_shim_are_the_same_command():
 
 @pytest.mark.slow
 def test_the_checkout_shim_makes_cases_in_several_processes(toy):
-    from tests.conftest import ROOT
-
     words = [sys.executable, str(ROOT / "cli.py"), "generate", "--all", "--check", "-j", "2", "--root", str(toy)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -246,18 +245,15 @@ def test_shards_by_recorded_times(cli, run, toy, tmp_path):
     ]
     assert cli("merge", *(part.folder for part in parts), "--out", tmp_path / "merged").code == 0
     other = run("--root", toy, "--shard", "2/2", "--times", earlier.folder)
-    mixed = cli("merge", parts[0].folder, other.folder, "--out", tmp_path / "mixed")
-    assert mixed.code == 3
-    assert "its --times is" in mixed.err
+    cli("merge", parts[0].folder, other.folder, "--out", tmp_path / "mixed").expect_error(3, "its --times is")
 
 
 def test_times_must_be_of_use(cli, run, toy):
     earlier = run("scale_by/ramp_2", "--root", toy).folder
-    useless = cli("run", "--root", toy, "--times", earlier)
-    assert (useless.code, "--shard I/N, -x and --failed" in useless.err) == (2, True)
-    unknown = run("scale_by/ramp_3", "--root", toy, "-x", "--times", earlier)
-    assert unknown.code == 0
-    assert "--times has none of the selected cases" in unknown.err
+    cli("run", "--root", toy, "--times", earlier).expect_error(2, "--shard I/N, -x and --failed")
+    run("scale_by/ramp_3", "--root", toy, "-x", "--times", earlier).expect_error(
+        0, "--times has none of the selected cases"
+    )
 
 
 @pytest.mark.slow
@@ -293,34 +289,31 @@ def edited(folder, path, **outcomes):
 def test_what_did_not_pass_is_run_again(cli, run, toy, tmp_path):
     earlier = run("--root", toy, "--all").folder
     failed = edited(earlier, tmp_path / "r.json", big="failed", ramp_4="not_run", ramp_2="suspect", rank_2="skipped")
-    again = run("--root", toy, "--failed", failed)
-    assert again.code == 0
+    again = run("--root", toy, "--failed", failed).expect_code(0)
     # The smallest first, and network scales as well: they are what failed.
     assert [r["case"] for r in again.report["results"]] == ["scale_by/ramp_2", "scale_by/ramp_4", "scale_by/big"]
     assert list(run("--root", toy, "--failed", failed, "--tag", "network").results) == ["scale_by/big"]
     assert list(run("--root", toy, "--failed", failed, "scale_by/ramp_*", "-k", "4").results) == ["scale_by/ramp_4"]
     assert cli("gate", again.folder, "--against", earlier, "--subset").code == 0
-    same = cli("run", "--root", toy, "--failed", again.folder, "--out", again.folder, "--overwrite")
-    assert (same.code, "nothing failed there" in same.err) == (5, True)
+    cli("run", "--root", toy, "--failed", again.folder, "--out", again.folder, "--overwrite").expect_error(
+        5, "nothing failed there"
+    )
 
 
 def test_failed_says_what_it_cannot_run(cli, run, toy, tmp_path):
     earlier = run("--root", toy).folder
     failed = edited(earlier, tmp_path / "r.json", ramp_2="failed")
-    other = cli("run", "--root", toy, "--failed", failed, "scale_by/ramp_3")
-    assert (other.code, "none of the 1 cases that failed there is selected" in other.err) == (5, True)
-    beside = cli("run", "--resume", earlier, "--failed", failed)
-    assert (beside.code, "leave out --failed" in beside.err) == (2, True)
-    gone = cli("run", "--failed", failed)
-    assert gone.code == 5
-    assert "1 case(s) no longer exist and are left out, e.g. scale_by/ramp_2" in gone.err
+    cli("run", "--root", toy, "--failed", failed, "scale_by/ramp_3").expect_error(
+        5, "none of the 1 cases that failed there is selected"
+    )
+    cli("run", "--resume", earlier, "--failed", failed).expect_error(2, "leave out --failed")
+    cli("run", "--failed", failed).expect_error(5, "1 case(s) no longer exist and are left out, e.g. scale_by/ramp_2")
 
 
 @pytest.mark.slow
 def test_repro_lines_keep_the_limits(run):
     select = ("masked_im2col_forward/edge_top_float", "--isolate")
-    limited = run(*select, "--timeout", "20", "--memory-limit", "2G")
-    (result,) = limited.results.values()
+    result = only(run(*select, "--timeout", "20", "--memory-limit", "2G"))
     assert " --timeout 20 --memory-limit 2147483648 " in result["repro"]
     assert " --timeout 12.5 " in next(iter(run(*select, "--timeout", "12.5").results.values()))["repro"]
 

@@ -163,6 +163,5 @@ def test_workers_of_a_cluster_reach_what_is_shared(run, root):
 
     quiet = {"dashboard_address": ":0", "silence_logs": 50}
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, **quiet) as cluster:
-        result = run("--root", root, "--cluster", cluster.scheduler_address)
-    assert result.code == 0, result.err
+        result = run("--root", root, "--cluster", cluster.scheduler_address).expect_code(0)
     assert {one["outcome"] for one in result.results.values()} == {"passed"}

@@ -159,10 +159,8 @@ def test_a_spoiled_copy_is_told_by_its_rule_alone(cli, row_sum_root, tmp_path, w
     text = (root / spoiled.file).read_text() if spoiled.right else ""
     assert spoiled.right in text
     (root / spoiled.file).write_text(text.replace(spoiled.right, spoiled.wrong))
-    generated = cli("generate", "--all", "--root", root)
-    assert generated.code == 0, generated.err
-    result = cli("audit", "operators", "--root", root, "--seeds", "1", "--format", "json")
-    assert result.code == 1, result.err
+    cli("generate", "--all", "--root", root).expect_code(0)
+    result = cli("audit", "operators", "--root", root, "--seeds", "1", "--format", "json").expect_code(1)
     findings = json.loads(result.out)["findings"]
     assert {finding["rule"] for finding in findings} == set(spoiled.rules), result.out
     assert any(spoiled.told in finding["message"] for finding in findings), result.out

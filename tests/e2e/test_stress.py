@@ -19,8 +19,7 @@ backend = backends_in("thread_backends")
 @pytest.mark.slow
 def test_a_failure_with_two_threads_is_flaky_and_told_with_its_count(run, cli):
     html = "--html", "page.html", "--markdown", "report.md"
-    result = run(CASE, "--backend", backend("WrongWithTwoThreads"), "--stress", "6x", "-j", 2, *html)
-    assert result.code == 1
+    result = run(CASE, "--backend", backend("WrongWithTwoThreads"), "--stress", "6x", "-j", 2, *html).expect_code(1)
     one = only(result)
     assert one["outcome"] == "flaky"
     failed = sum(row["failed"] for row in one["stress"]["by_threads"])
@@ -38,8 +37,7 @@ def test_a_failure_with_two_threads_is_flaky_and_told_with_its_count(run, cli):
 
 @pytest.mark.slow
 def test_other_bits_within_the_bound_are_a_note(run):
-    result = run(ROUNDS, "--backend", backend("OtherBitsWithOneThread"), "--stress", "4x")
-    assert result.code == 0, result.out
+    result = run(ROUNDS, "--backend", backend("OtherBitsWithOneThread"), "--stress", "4x").expect_code(0)
     one = only(result)
     assert one["outcome"] == "passed"
     assert sum(row["differing"] for row in one["stress"]["by_threads"]) > 0
@@ -57,9 +55,7 @@ def test_other_bits_within_the_bound_are_a_note(run):
     ],
 )
 def test_what_cannot_be_put_under_stress_is_refused(cli, options, words):
-    result = cli("run", *options)
-    assert result.code == 2
-    assert words in result.err
+    cli("run", *options).expect_error(2, words)
 
 
 def test_without_a_selection_it_takes_the_cases_in_which_threads_meet(cli, toy):
@@ -102,9 +98,7 @@ def test_repetitions_that_cannot_be_are_refused(run, cli, toy, change, words):
     assert cli("report", result.folder, "--format", "text").code == 0
     one["stress"] |= change
     (result.folder / "report.json").write_text(json.dumps(report))
-    refused = cli("report", result.folder, "--format", "text")
-    assert refused.code == 3
-    assert words in refused.err
+    cli("report", result.folder, "--format", "text").expect_error(3, words)
 
 
 @pytest.fixture(scope="module")

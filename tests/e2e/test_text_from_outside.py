@@ -13,11 +13,9 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from mluops_gtest.cli.main import run_main
 from mluops_gtest.results.reports.terminal import escape
 from tests.conftest import ROOT
 from tests.support.disks import command
-from tests.support.toy_root import write_toy_root
 
 NASTY = (
     "\x1b]0;owned\x07\x1b]8;;http://evil\x1b\\click\x1b]8;;\x1b\\\x1b[2J\x9b31m\u202eevil\u2066\u200f\u2028\x00\x08\r"
@@ -56,33 +54,26 @@ def harmless(text):
 
 
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory):
+def toy(generated_toy):
     """A root that no test here changes."""
-    root = write_toy_root(tmp_path_factory.mktemp("hostile") / "toy")
-    assert run_main(["generate", "--all", "--root", str(root)]) == 0
-    return root
+    return generated_toy()
 
 
 @pytest.fixture(scope="module")
-def hostile(toy):
-    path = toy.with_name("hostile.py")
+def hostile(tmp_path_factory):
+    path = tmp_path_factory.mktemp("hostile") / "hostile.py"
     path.write_text(BACKEND)
     return f"{path}:Hostile"
 
 
 @pytest.fixture(scope="module")
-def results(toy, hostile):
-    out = toy.with_name("out")
-    done = command("run", "--root", toy, "-b", hostile, "--out", out)
-    assert done.returncode == 1, done.stderr
-    return out
+def results(toy, hostile, run_once):
+    return run_once("--root", toy, "-b", hostile, code=1)
 
 
 @pytest.fixture(scope="module")
-def before(toy):
-    out = toy.with_name("before")
-    assert run_main(["run", "--root", str(toy), "--out", str(out)]) == 0
-    return out
+def before(toy, run_once):
+    return run_once("--root", toy)
 
 
 @pytest.mark.slow

@@ -22,32 +22,28 @@ class TestWithTorch:
     @pytest.mark.slow(seconds=20)
     def test_the_default_set_passes(self, run, catalogue):
         """Bit for bit where a copy is asked for."""
-        result = run("--backend", "torch", "--bitwise", "--no-isolate")
-        assert result.code == 0, result.out[-3000:]
+        result = run("--backend", "torch", "--bitwise", "--no-isolate", "--no-elementwise").expect_code(0)
         assert set(result.report["summary"]) == {"passed"}
         assert {r["operator"] for r in result.results.values()} == set(catalogue.operators)
         assert result.report["backend"]["name"] == "torch"
 
     @pytest.mark.parametrize("selection", [("--tag", "undefined"), ("--tag", "smoke", "--repeat", "3")])
     def test_undefined_and_repeated_cases_pass(self, run, selection):
-        result = run("--backend", "torch", *selection, "--no-isolate")
-        assert result.code == 0, result.out[-3000:]
+        result = run("--backend", "torch", *selection, "--no-isolate", "--no-elementwise").expect_code(0)
         assert set(result.report["summary"]) == {"passed"}
 
     def test_a_device_that_is_not_there(self, run):
-        result = run("--backend", "torch:gpu", "--tag", "smoke", "--no-isolate")
-        assert result.code == 4
-        assert "torch has no device 'gpu' here; present: cpu" in result.err
+        run("--backend", "torch:gpu", "--tag", "smoke", "--no-isolate").expect_error(
+            4, "torch has no device 'gpu' here; present: cpu"
+        )
 
     def test_an_operator_of_another_root_runs_by_its_torch_kernel(self, run, toy_with):
-        result = run("--backend", "torch", "--root", toy_with(torch_kernel=KERNEL), "--no-isolate")
-        assert result.code == 0, result.out[-3000:]
+        result = run("--backend", "torch", "--root", toy_with(torch_kernel=KERNEL), "--no-isolate").expect_code(0)
         assert {r["outcome"] for r in result.results.values()} == {"passed"}
 
     def test_a_torch_kernel_that_does_not_load_is_told_with_its_file(self, run, toy_with):
         root = toy_with(torch_kernel="import nowhere_at_all\n")
-        result = run("--backend", "torch", "--root", root, "--no-isolate")
-        assert result.code == 1
+        result = run("--backend", "torch", "--root", root, "--no-isolate").expect_code(1)
         assert {r["outcome"] for r in result.results.values()} == {"error"}
         reason = result.results["scale_by/ramp_2"]["reason"]
         assert f"{root}/generators/scale_by/torch_kernel.py:1: the file does not load: ModuleNotFoundError" in reason
@@ -55,6 +51,4 @@ class TestWithTorch:
 
 def test_without_torch_the_command_that_installs_it_is_told(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    result = run("--backend", "torch", "--tag", "smoke", "--no-isolate")
-    assert result.code == 4
-    assert "pip install 'mluops-test[torch]'" in result.err
+    run("--backend", "torch", "--tag", "smoke", "--no-isolate").expect_error(4, "pip install 'mluops-test[torch]'")

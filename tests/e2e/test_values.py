@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.e2e.conftest import wrong
+from tests.e2e.conftest import replace_in, wrong
 
 CASE = "voxel_pooling_forward/bevdepth_twin"
 OTHER = "voxel_pooling_forward/order_of_axes"
@@ -34,8 +34,8 @@ def test_in_an_output_within_its_criteria_nothing_is_beyond_tolerance(run):
     assert (worst["beyond"], worst["bits_unequal"], worst["max_ulp"]) == (None, 1, 1)
 
 
+@pytest.mark.slow
 class TestDiff:
-    @pytest.mark.slow
     def test_the_worst_elements_come_first(self, cli, run):
         told = run(CASE, "--backend", wrong("RoundsAndOneWrong")).results[CASE]["worst"]
         result = cli("diff", CASE, "--backend", wrong("RoundsAndOneWrong"), "-n", 2).expect_code(1)
@@ -51,7 +51,6 @@ class TestDiff:
         assert "\x1b" not in result.out
         assert result.out.count("NaN or infinite") == 1
 
-    @pytest.mark.slow
     def test_the_map_shows_where(self, cli):
         out = cli("diff", CASE, "--backend", wrong("WithNan")).out
         rows = [
@@ -61,7 +60,6 @@ class TestDiff:
         # The last of 640 elements, in lines of 25.
         assert rows[-1].index("!") == 639 % 25 == len(rows[-1]) - 1
 
-    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("name", "words"), [("Exact", "all elements are equal"), ("OneUlpOff", "0 of 640 elements")]
     )
@@ -70,16 +68,10 @@ class TestDiff:
         assert result.lines[0] == f"passed {CASE}"
         assert words in result.out
 
-    def test_a_call_that_must_fail_has_no_values(self, cli):
-        result = cli("diff", "voxel_pooling_forward/batch_size_0", "--backend", "numpy")
-        assert (result.code, result.out) == (0, "passed voxel_pooling_forward/batch_size_0\n")
-
-    @pytest.mark.slow
     def test_a_backend_that_raises_is_told_as_by_run(self, cli):
         result = cli("diff", CASE, "--backend", wrong("Raises")).expect_output(1, "ZeroDivisionError: in my kernel")
         assert "index" not in result.out
 
-    @pytest.mark.slow
     def test_other_values_of_a_seed(self, cli):
         first, again, declared = (
             cli("diff", CASE, "--backend", wrong("AllZero"), *seed).out
@@ -87,11 +79,6 @@ class TestDiff:
         )
         assert first == again != declared
 
-    @pytest.mark.parametrize("options", [(), ("--backend", "numpy", "--from", ".")])
-    def test_it_needs_one_source_of_outputs(self, cli, options):
-        cli("diff", CASE, *options).expect_error(2, "either --backend")
-
-    @pytest.mark.slow
     def test_save_writes_what_any_tool_reads(self, cli, tmp_path):
         assert cli("diff", CASE, "--backend", wrong("RoundsAndOneWrong"), "--save", tmp_path / "values").code == 1
         loaded = {path.name: np.load(path) for path in (tmp_path / "values").glob("*.npy")}
@@ -107,12 +94,6 @@ class TestDiff:
         said = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, timeout=60).stdout
         assert said.startswith(f"output_features{[int(i) for i in at]} = {got[at]}, expected {expected[at]}, error ")
 
-    def test_what_cannot_be_saved_is_exit_74(self, cli, tmp_path):
-        (tmp_path / "file").write_text("")
-        cli("diff", CASE, "--backend", "numpy", "--save", tmp_path / "file" / "values").expect_error(
-            74, "cannot be written"
-        )
-
 
 @pytest.fixture(scope="module")
 def with_outputs(run_once):
@@ -125,8 +106,8 @@ def copied(with_outputs, tmp_path):
     return Path(shutil.copytree(with_outputs, tmp_path / "copied"))
 
 
+@pytest.mark.slow
 class TestSavedOutputs:
-    @pytest.mark.slow
     def test_failed_keeps_those_that_fail_and_diff_shows_them(self, cli, run):
         result = run(
             CASE, "voxel_pooling_forward/batch_size_0", "--backend", wrong("AllZero"), "--save-outputs", "failed"
@@ -138,26 +119,16 @@ class TestSavedOutputs:
         kept, now = cli(*command.split()[1:]), cli("diff", CASE, "--backend", wrong("AllZero"))
         assert (kept.code, kept.out) == (now.code, now.out)
 
-    @pytest.mark.slow
     def test_all_keeps_those_that_pass(self, cli, run):
         result = run(CASE, OTHER, "--backend", wrong("Exact"), "--save-outputs", "all")
         assert "Outputs of 2 cases (" in result.out
         assert cli("diff", OTHER, "--from", result.folder).code == 0
 
-    def test_failed_keeps_nothing_of_a_run_that_passes(self, cli, run):
-        result = run(CASE, "--backend", "numpy", "--save-outputs", "failed")
-        assert "Outputs of" not in result.out
-        cli("diff", CASE, "--from", result.folder).expect_error(
-            2, "--save-outputs", f"`mluops-test diff {CASE} --backend numpy` runs the case now"
-        )
-
-    @pytest.mark.slow
     def test_the_seed_of_the_run_is_taken(self, cli, run):
         result = run(CASE, "--backend", wrong("AllZero"), "--save-outputs", "failed", "--reseed", 7)
         kept, now = cli("diff", CASE, "--from", result.folder), cli("diff", CASE, "-b", wrong("AllZero"), "--reseed", 7)
         assert (kept.code, kept.out) == (now.code, now.out)
 
-    @pytest.mark.slow
     def test_a_file_of_the_user_has_outputs_too(self, cli, run, tmp_path):
         from mluops_gtest.catalog.root import builtin_root
 
@@ -167,19 +138,16 @@ class TestSavedOutputs:
         result = run(copy, "--backend", wrong("AllZero"), "--save-outputs", "failed")
         cli("diff", copy, "--from", result.folder).expect_output(1, "output_features")
 
-    @pytest.mark.slow
     def test_the_first_failure_of_several_tries_is_kept(self, cli, run):
         result = run(CASE, "--backend", wrong("WrongAtFirst"), "--reruns", 2, "--save-outputs", "all")
         assert result.results[CASE]["outcome"] == "flaky"
         cli("diff", CASE, "--from", result.folder).expect_output(1, "the run itself: flaky")
 
-    @pytest.mark.slow
     def test_overwriting_a_run_removes_its_outputs_and_nothing_else(self, cli, copied):
         (copied / "outputs" / "mine.txt").write_text("keep me")
         assert cli("run", OTHER, "--out", copied, "--overwrite").code == 0
         assert [path.name for path in (copied / "outputs").rglob("*")] == ["mine.txt"]
 
-    @pytest.mark.slow
     def test_what_cannot_be_kept_costs_no_result(self, cli, tmp_path):
         out = tmp_path / "results"
         out.mkdir()
@@ -189,18 +157,14 @@ class TestSavedOutputs:
         )
         assert json.loads((out / "report.json").read_text())["summary"] == {"failed": 2}
 
-    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("name", "spoil"),
         [
             ("output_features.npy", lambda file: file.write_bytes(file.read_bytes()[:-4])),
             ("output_features.npy", lambda file: np.save(file, np.load(file).astype(np.float64))),
             ("output_features.npy", Path.unlink),
-            ("outputs.json", lambda file: file.write_text(file.read_text().replace('"inputs": "', '"inputs": "0'))),
-            (
-                "outputs.json",
-                lambda file: file.write_text(file.read_text().replace('"scalars": {', '"scalars": {"n": ""')),
-            ),
+            ("outputs.json", lambda file: replace_in(file, '"inputs": "', '"inputs": "0')),
+            ("outputs.json", lambda file: replace_in(file, '"scalars": {', '"scalars": {"n": ""')),
         ],
         ids=["cut", "other type", "gone", "the inputs of the case have changed", "no number"],
     )
@@ -208,3 +172,26 @@ class TestSavedOutputs:
         place = copied / "outputs" / CASE
         spoil(place / name)
         cli("diff", CASE, "--from", copied).expect_error(3, str(place))
+
+
+class TestWithTheNumpyBackend:
+    def test_a_call_that_must_fail_has_no_values(self, cli):
+        result = cli("diff", "voxel_pooling_forward/batch_size_0", "--backend", "numpy")
+        assert (result.code, result.out) == (0, "passed voxel_pooling_forward/batch_size_0\n")
+
+    @pytest.mark.parametrize("options", [(), ("--backend", "numpy", "--from", ".")])
+    def test_it_needs_one_source_of_outputs(self, cli, options):
+        cli("diff", CASE, *options).expect_error(2, "either --backend")
+
+    def test_what_cannot_be_saved_is_exit_74(self, cli, tmp_path):
+        (tmp_path / "file").write_text("")
+        cli("diff", CASE, "--backend", "numpy", "--save", tmp_path / "file" / "values").expect_error(
+            74, "cannot be written"
+        )
+
+    def test_failed_keeps_nothing_of_a_run_that_passes(self, cli, run):
+        result = run(CASE, "--backend", "numpy", "--save-outputs", "failed")
+        assert "Outputs of" not in result.out
+        cli("diff", CASE, "--from", result.folder).expect_error(
+            2, "--save-outputs", f"`mluops-test diff {CASE} --backend numpy` runs the case now"
+        )

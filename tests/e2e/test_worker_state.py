@@ -43,14 +43,12 @@ def test_a_worker_whose_memory_was_written_to_is_replaced(run):
 
 
 def test_an_idle_pool_stays(run):
-    result = run(*SMOKE, "--backend", backend("KeepsAnIdlePool"))
-    assert result.code == 0
+    result = run(*SMOKE, "--backend", backend("KeepsAnIdlePool")).expect_code(0)
     assert len({tuple(r["notes"]) for r in result.results.values()}) == 1
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["FinishesLater", pytest.param("CountsInAThread", marks=needs_gcc), "SpoilsAfterwards", "CountsInAChild"],
+    "name", ["FinishesLater", pytest.param("CountsInAThread", marks=needs_gcc), "SpoilsAfterwards", "CountsInAChild"]
 )
 def test_a_kernel_that_returns_before_it_has_finished_is_told_on_its_own_case(run, name, tmp_path, monkeypatch):
     if name == "CountsInAThread":

@@ -7,6 +7,7 @@ import pytest
 
 from tests.e2e.conftest import wrong
 
+pytestmark = pytest.mark.slow
 # Judged by diff1 and diff2: one ulp passes.
 NORMS = tuple(
     f"indice_convolution_backward_data/{case}" for case in ("centerpoint_0_twin_half", "weights_square_float")
@@ -17,7 +18,6 @@ PAIRS = tuple(f"get_indice_pairs/{case}" for case in ("network_subm_41x1440x1440
 POOL = ("--op", "voxel_pooling_forward", "--tag", "smoke")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "select", "outcome", "words"),
     [
@@ -45,16 +45,13 @@ def test_each_kind_of_wrong_gets_its_outcome(run, backend, select, outcome, word
     assert result.code == (0 if outcome == "passed" else 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["Declines", "SupportsNothing"])
 def test_a_backend_that_does_nothing_compares_nothing(run, backend):
     result = run(*EXACT, "--backend", wrong(backend))
     assert {r["outcome"] for r in result.results.values()} == {"skipped"}
-    assert result.code == 5
-    assert "skipped" in result.out
+    result.expect_output(5, "skipped")
 
 
-@pytest.mark.slow
 def test_the_gaps_of_a_strided_output_are_looked_at_too(run):
     case = "masked_im2col_forward/data_col_strided"
     result = run(case, "--backend", wrong("WritesBetweenTheRows"))
@@ -63,7 +60,6 @@ def test_the_gaps_of_a_strided_output_are_looked_at_too(run):
     assert all("was written" in r["reason"] for r in written)
 
 
-@pytest.mark.slow
 def test_repeated_runs_must_agree_bit_for_bit(run):
     assert run(*NORMS, "--backend", wrong("NeverTheSame")).code == 0
     result = run(*NORMS, "--backend", wrong("NeverTheSame"), "--repeat", 3)
@@ -76,11 +72,9 @@ def test_repeated_runs_must_agree_bit_for_bit(run):
     assert run(*NORMS, "--backend", wrong("Exact"), "--repeat", 3).code == 0
 
 
-@pytest.mark.slow
 def test_lost_bits_are_a_note_and_with_bitwise_a_failure(run):
     cases = ("--op", "masked_im2col_forward", "--tag", "nonfinite", "--tag", "precision", "-k", "float or half")
-    relaxed = run(*cases, "--backend", wrong("LosesBits"))
-    assert relaxed.code == 0, relaxed.out
+    relaxed = run(*cases, "--backend", wrong("LosesBits")).expect_code(0)
     noted = [r["case"] for r in relaxed.results.values() if any("bit for bit" in note for note in r["notes"])]
     assert noted
     strict = run(*cases, "--backend", wrong("LosesBits"), "--bitwise")
@@ -89,7 +83,6 @@ def test_lost_bits_are_a_note_and_with_bitwise_a_failure(run):
     assert run(*cases, "--backend", wrong("Exact"), "--bitwise").code == 0
 
 
-@pytest.mark.slow
 def test_an_exception_is_told_with_its_traceback(run):
     result = run(*EXACT, "--backend", wrong("Raises"))
     assert "in my kernel" in result.out
@@ -97,7 +90,6 @@ def test_an_exception_is_told_with_its_traceback(run):
     assert result.code == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "code", "words"),
     [
@@ -113,7 +105,5 @@ def test_an_exception_is_told_with_its_traceback(run):
     ],
 )
 def test_a_backend_that_cannot_be_used_is_told_before_anything_runs(run, spec, code, words):
-    result = run(*EXACT, "--backend", spec)
-    assert result.code == code
-    assert words in result.err
+    result = run(*EXACT, "--backend", spec).expect_error(code, words)
     assert result.report is None

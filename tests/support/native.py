@@ -11,8 +11,7 @@ import pytest
 needs_gcc = [
     pytest.mark.needs_gcc,
     pytest.mark.skipif(
-        shutil.which("gcc") is None and os.environ.get("MLUOPS_TEST_REQUIRE_ALL") != "1",
-        reason="gcc is not installed",
+        shutil.which("gcc") is None and os.environ.get("MLUOPS_TEST_REQUIRE_ALL") != "1", reason="gcc is not installed"
     ),
 ]
 

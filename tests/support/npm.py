@@ -11,8 +11,7 @@ import pytest
 needs_npm = [
     pytest.mark.needs_npm,
     pytest.mark.skipif(
-        shutil.which("npm") is None and os.environ.get("MLUOPS_TEST_REQUIRE_ALL") != "1",
-        reason="npm is not installed",
+        shutil.which("npm") is None and os.environ.get("MLUOPS_TEST_REQUIRE_ALL") != "1", reason="npm is not installed"
     ),
 ]
 
