@@ -5,32 +5,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from mluops_gtest.catalog.selection import Selected
-from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.core.buffers import bind_values, bounds_of, owned_rows, row_counts
 from mluops_gtest.core.tensor import DType, Precision
 from mluops_gtest.judging.criteria import compare, judge
 from mluops_gtest.judging.elementwise import Limits, can_be_bounded, element_errors
+from tests.support.planted_run import default_cases
 from tests.support.right.operators import VARIANTS
 
-NOT_DEFAULT = {"network", "race", "heavy", "undefined", "subnormal"}
 # Their floats are copied or chosen: there is one right answer.
 COPYING = {"dynamic_scatter_backward", "masked_col2im_forward", "masked_im2col_forward"}
 # Those that add half.
 ADDING_HALF = sorted(set(VARIANTS) - {"dynamic_point_to_voxel_forward", "voxel_pooling_forward"})
-
-
-def default_cases(catalogue, operator):
-    """The default cases that compute."""
-    drafts = [
-        draft
-        for draft in catalogue.drafts.values()
-        if draft.operator == operator.name
-        and operator.computes(draft.expect.status, draft.expect.check)
-        and not NOT_DEFAULT & set(draft.tags)
-    ]
-    source = StoredCases(catalogue, tuple(Selected(d.id, d.operator, d.tags, draft=d) for d in drafts))
-    return (source.load(draft.id) for draft in drafts)
 
 
 def without_warnings(variants):
@@ -107,7 +92,8 @@ def check_in_half(found, case, variant, bound):
 def test_right_variants_stay_within_the_bound(catalogue, operators, name):
     """Those that compute in half where the operator adds half: to make all variants takes most of the time."""
     operator, in_float, in_half = operators[name], VariantErrors(), VariantErrors()
-    for case in default_cases(catalogue, operator):
+    ids, load = default_cases(catalogue, name)
+    for case in map(load, ids):
         call = bind_values(case, operator)
         bounds = bounds_of(operator, call)
         baseline = {tensor.id: tensor.values for tensor in case.outputs}
