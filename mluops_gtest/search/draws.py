@@ -168,7 +168,7 @@ class Draws:
         # What the sequence of draws follows from; the operator's recipes may still make other calls of them.
         self.digest = hashlib.sha256(words.encode()).hexdigest()[:16]
         self.coverage = Coverage(self.features)
-        self._ways = Ways(self._faults, cache(self._probes), self._broken, f"{seed}/{operator.name}")
+        self.ways = Ways(self._faults, cache(self._probes), self._broken, f"{seed}/{operator.name}")
 
     def draw(self, number: int) -> FuzzDraw | None:
         """The call of that number, and its pairs are covered from now on; None where none could be made."""
@@ -181,7 +181,7 @@ class Draws:
         bits, faults = self._kind(number, random)
         if faults:
             # Here, where a mistake in one of them is not taken for a call that cannot be made.
-            self._ways.prepare()
+            self.ways.prepare()
         for _ in range(_ROUNDS):
             for point in self._candidates(random, bits):
                 drawn = self._make(number, point, faults, random)
@@ -267,7 +267,7 @@ class Draws:
         best: Case | None = None
         most = (-1, -1)
         for names in self._fault_sets(faults, random):
-            spoilt = self._ways.applied(case, names, random)
+            spoilt = self.ways.applied(case, names, random)
             broken = None if spoilt is None else self._broken(spoilt)
             if broken is None:
                 continue
@@ -285,7 +285,7 @@ class Draws:
         if faults == 1:
             return sets
         half = _FAULT_SETS // 2
-        aimed = (self._ways.together(aim, random) for aim in self._next_aims(half, random))
+        aimed = (self.ways.together(aim, random) for aim in self._next_aims(half, random))
         return (*(names for names in aimed if names is not None), *sets[half:])
 
     @cached_property
@@ -312,7 +312,7 @@ class Draws:
             return (first,)
         alike = self._like[first]
         second = random.choice(alike if alike and random.random() < _ALIKE else self._fault_names)
-        return self._ways.in_order((first, second), random)
+        return self.ways.in_order((first, second), random)
 
     def _probes(self) -> Sequence[Case]:
         """A few valid calls, on which faults are tried."""

@@ -165,7 +165,8 @@ class Ways:
     def __init__(
         self, faults: Mapping[str, Fault], calls: Callable[[], Sequence[Case]], judge: Judge, seed: str
     ) -> None:
-        self._faults, self._calls, self._judge, self._seed = faults, calls, judge, seed
+        self.calls = calls
+        self._faults, self._judge, self._seed = faults, judge, seed
         self.to = cache(self._to)
 
     def prepare(self) -> None:
@@ -221,8 +222,8 @@ class Ways:
         enough = [names for names, seen in self._alone.items() if any(aim.misses(one) == 0 for one in seen)]
         if enough:
             return enough
-        alone = ((call, self._starts(aim, self._alone)) for call in self._calls())
-        sizes = ((call, self._starts(aim, self._sizes_together)) for call in self._calls())
+        alone = ((call, self._starts(aim, self._alone)) for call in self.calls())
+        sizes = ((call, self._starts(aim, self._sizes_together)) for call in self.calls())
         random = self._random(str(aim))
         searches = (self._search(aim, call, starts, random) for call, starts in chain(alone, sizes))
         return list(islice((way for way in searches if way is not None), 1))
@@ -256,7 +257,7 @@ class Ways:
         return [names for names, seen in known.items() if any(aim.misses(one) is not None for one in seen)]
 
     def _break(self, names: Faults, random: Random, calls: int | None = None) -> list[Broken]:
-        spoilt = (self.applied(call, names, random) for call in self._calls()[:calls])
+        spoilt = (self.applied(call, names, random) for call in self.calls()[:calls])
         return [broken for one in spoilt if one is not None and (broken := self._judge(one)) is not None]
 
     def _random(self, what: str) -> Random:

@@ -35,18 +35,6 @@ def with_rows_of(call: OpCall, value: int) -> OpCall:
     return replace(call, outputs={"idx": argument(np.full(call.tensor("idx").dims, value, "<i4"))})
 
 
-def test_rows_without_a_hit_keep_what_they_hold():
-    for seed in range(20):
-        params = {"min_radius": 0.25, "max_radius": 0.75, "nsample": 2}
-        made = OPERATOR.recipes["scattered"](Draw(seed), params, DType.FLOAT, centres=8, points=5)
-        call = with_rows_of(call_for(*made.inputs.values(), 0.25, 0.75, 2), 77)
-        empty = empty_rows(call)
-        assert empty.any()
-        assert OPERATOR.kernel(call) is Status.SUCCESS
-        assert (call.array("idx")[empty] == 77).all()
-        assert (call.array("idx")[~empty] < call.tensor("xyz").dims[1]).all()
-
-
 @pytest.mark.parametrize(("centres", "points"), [(3, 700_000), (1500, 300)])
 def test_blocks_of_centres_and_points_change_nothing(centres, points):
     """More pairs than one block holds, on either side; float64 in one piece tells the same."""

@@ -63,28 +63,6 @@ def by_kernel(feats: Array, coors: Array, rows: int, mean: bool) -> Outputs:
     return outputs
 
 
-def assert_same(found: Outputs, wanted: Outputs, *, rounding: float = 0.0) -> None:
-    """Integers and maxima equal, means but for the rounding of float32 sums; −0 is 0."""
-    found = owned(found)
-    for name in wanted:
-        assert found[name].shape == wanted[name].shape, name
-        if name != "voxel_feats":
-            assert np.array_equal(found[name], wanted[name]), name
-    assert np.allclose(found["voxel_feats"], wanted["voxel_feats"], rtol=rounding, atol=rounding, equal_nan=True)
-
-
-@pytest.mark.parametrize("mean", [True, False], ids=["mean", "max"])
-@pytest.mark.parametrize(("points", "levels"), [(40, 1), (200, 2), (700, 3), (300, 30)])
-def test_crowded_voxels_are_as_the_document_defines_them(points: int, levels: int, mean: bool) -> None:
-    rng = np.random.default_rng([points, levels])
-    coors = rng.integers(-1, levels, (points, 3)).astype("<i4")
-    feats = rng.standard_normal((points, 5), dtype=np.float32)
-    voxels = len(np.unique(coors[(coors >= 0).all(axis=1)], axis=0))
-    wanted = operator_calls.by_definition(OPERATOR, call_for(feats, coors, voxels, mean))
-    assert_same(by_reference(feats, coors, points, mean), wanted)
-    assert_same(by_kernel(feats, coors, points, mean), wanted, rounding=1e-5 if mean else 0.0)
-
-
 def column(values: list[float]) -> Array:
     return np.array(values, "<f4")[:, None]
 

@@ -16,8 +16,6 @@ from tests.support.right.operators import VARIANTS
 OPERATORS = sorted(path.parent.name for path in (ROOT / "generators").glob("*/mutants.py"))
 # Mistakes of the C example that leave wrong values; the others end the process, or leave right ones.
 WRONG_VALUES = ("uninitialised", "tile_edge")
-# At most so many headlines have neither a law nor a place.
-SHARE = 0.1
 
 
 def test_the_page_tells_of_all_operators_and_hardly_of_any_headline_without_law_and_place(operators):

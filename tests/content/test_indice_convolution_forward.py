@@ -1,6 +1,5 @@
 """indice_convolution_forward: dense convolutions, exact sums, the rulings, the network."""
 
-import itertools
 import math
 import random
 from dataclasses import replace
@@ -9,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from generators._shared.clouds import network_layer, random_sites
+from generators._shared.clouds import random_sites
 from generators._shared.sparse import Geometry, derive_geometry, find_pairs
 from generators.indice_convolution_forward.reference import products_of
 from generators.indice_convolution_forward.values import summed_in_half_steps
@@ -189,14 +188,6 @@ def test_a_shape_without_room_for_values_that_are_not_finite_is_refused():
 
 
 # The network, and what recipes promise.
-
-
-@pytest.mark.slow
-def test_each_layer_reads_what_the_layer_before_wrote():
-    layers = ["down_41x1440x1440", "down_21x720x720", "down_11x360x360", "out_5x180x180"]
-    for name, following in itertools.pairwise(layers):
-        out_sites = find_pairs(*network_layer(name, Draw(0))).out_indices
-        np.testing.assert_array_equal(out_sites, network_layer(following, Draw(0))[0])
 
 
 @pytest.mark.parametrize("unmet", [(6,), (-1,), (2, 2)])

@@ -1,7 +1,7 @@
-"""masked_col2im_forward: the rulings, the way back, the recipes."""
+"""masked_col2im_forward: the rulings, the recipes."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -11,10 +11,9 @@ import pytest
 from generators.masked_col2im_forward.pixel_copy import Steps, apply
 from generators.masked_col2im_forward.values import KINDS, column_values
 from generators.masked_im2col_forward.values import feature
-from mluops_gtest.authoring import Draw, DType, Layout, OpCall, Status, call_of
+from mluops_gtest.authoring import Draw, DType, Layout, OpCall, Status
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.make import make_case
-from mluops_gtest.catalog.operators import load_operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
@@ -23,7 +22,6 @@ from tests.conftest import ROOT
 from tests.support.operator_calls import BOTH, OPERATORS, bits_of, counting, poisoned_call
 
 OPERATOR = OPERATORS["masked_col2im_forward"]
-IM2COL = load_operator(ROOT / "generators" / "masked_im2col_forward" / "__init__.py")
 STORAGE = {DType.FLOAT: "<f4", DType.HALF: "<f2"}
 
 
@@ -100,44 +98,6 @@ def test_lost_bits_that_the_criterion_cannot_see_are_a_note_or_with_bitwise_a_fa
     assert plain.outcome is Outcome.PASSED
     assert any("bit for bit" in note for note in plain.notes), plain.notes
     assert bitwise.outcome is Outcome.FAILED
-
-
-# The way back.
-
-
-def im2col(image: np.ndarray, call: OpCall) -> np.ndarray:
-    """data_col of masked_im2col_forward at the same masks, with a window of one pixel."""
-    params = {"kernel_h": 1, "kernel_w": 1, "pad_h": 0, "pad_w": 0}
-    inputs = {"feature": image, "mask_h_idx": call.array("mask_h_idx"), "mask_w_idx": call.array("mask_w_idx")}
-    back = call_of(IM2COL.name, params, inputs, layouts={"feature": Layout.NCHW})
-    return IM2COL.reference(back).outputs["data_col"]
-
-
-def calls_of_any_pixels() -> Iterator[OpCall]:
-    for seed in range(20):
-        image, values = (1 + seed % 4, 5, 1 + 3 * seed), ("full", "any_bits")[seed % 2]
-        made = draw_case("pixels", seed=seed, image=image, masks=1 + seed % 5, values=values)
-        yield call_for(*made.inputs.values(), image[1:])
-
-
-def test_masked_im2col_forward_returns_col() -> None:
-    for call in calls_of_any_pixels():
-        for compute in BOTH:
-            returned = im2col(compute(OPERATOR, call)["im"], call)
-            np.testing.assert_array_equal(bits_of(returned), bits_of(call.array("col")))
-
-
-def test_it_is_the_transpose_of_masked_im2col_forward() -> None:
-    """⟨col2im(c), x⟩ = ⟨c, im2col(x)⟩ in integers, where no order of additions matters."""
-    for seed, call in enumerate(calls_of_any_pixels()):
-        draw = Draw(seed)
-        col = draw.stream("col").integers(-99, 100, call.tensor("col").dims).astype("<f4")
-        image = draw.stream("image").integers(-99, 100, call.tensor("im").dims).astype("<f4")
-        masks = call.array("mask_h_idx"), call.array("mask_w_idx")
-        written = OPERATOR.reference(call_for(col, *masks, call.tensor("im").dims[2:])).outputs["im"]
-        assert np.vdot(written.astype(int), image.astype(int)) == np.vdot(
-            col.astype(int), im2col(image, call).astype(int)
-        )
 
 
 # What the document takes for granted.

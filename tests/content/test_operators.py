@@ -61,8 +61,9 @@ CHECKED = {
     "three_interpolate_forward": {"features", "indices", "weights", "output"},
 }
 OWN = {"indice_convolution_backward_filter": {"filters_grad": {"ARRAY", "HWCN"}}}
+# Operators whose wrong implementations are right somewhere, but for a sum with what marks unwritten memory.
+NEVER_RIGHT = {"masked_col2im_forward": set(), "masked_im2col_forward": {"adds_to_data_col"}}
 DEVICES = {None, 200, 220, 270, 290, 370, 590}
-BY_NAME = pytest.mark.parametrize("name", OPERATORS)
 
 
 def test_cases_name_devices_that_documents_name(catalogue):
@@ -92,24 +93,20 @@ def check_layouts(name, operator, case):
             assert case.expect.status is not Status.SUCCESS
 
 
-def draw_calls(name):
-    """The drawn calls, complete with what must come back."""
-    draws = Draws(OPERATORS[name], OPERATORS.part(name, SPACE), SEED)
-    return [one for one in map(draws.draw, range(CASES)) if one is not None]
-
-
-def computes(name, one):
-    return OPERATORS[name].computes(one.case.expect.status, one.case.expect.check)
+def computes(name, case):
+    return OPERATORS[name].computes(case.expect.status, case.expect.check)
 
 
 @pytest.mark.slow
-@BY_NAME
+@pytest.mark.parametrize("name", OPERATORS)
 def test_drawn_calls_are_answered_by_the_kernel_as_by_the_reference_and_contradict_no_proof(name):
-    """All in one test: to draw takes most of its time."""
+    """All in one test: to draw and to search for faults takes most of its time."""
     operator, options = OPERATORS[name], Options(elementwise=True, bounds_alone=True)
+    space = OPERATORS.part(name, SPACE)
+    draws = Draws(operator, space, SEED)
     with np.errstate(all="ignore"):
-        drawn = draw_calls(name)
-        computing = [one for one in drawn if computes(name, one)]
+        drawn = [one for one in map(draws.draw, range(CASES)) if one is not None]
+        computing = [one for one in drawn if computes(name, one.case)]
         for run, calls in ((operator.kernel, drawn), (UNBROKEN.get(name, operator.kernel), computing)):
             executor = CaseRun(InlineCaller(Implementation(name, run)), options)
             for one in calls:
@@ -121,13 +118,18 @@ def test_drawn_calls_are_answered_by_the_kernel_as_by_the_reference_and_contradi
         for one in computing:
             assert_reference_is_the_definition(name, one.case)
             assert is_defined(name, one.case), f"{one.case.id} {one.faults}"
+        assert_kernel_asks_every_check_in_order(operator, FaultyCalls(draws, space))
     assert len(drawn) > 0.9 * CASES, "few draws are passed over"
     assert len(computing) > 0.4 * CASES, "most calls compute"
-    assert len({one.case.expect.check for one in drawn}) > 20, "and the others reach many checks"
+    reached = {one.case.expect.check for one in drawn}
+    assert len(reached) > 20, "and the others reach many checks"
+    assert not any(check.subsumed for check in operator.checks if check.name in reached), "that calls can reach"
     unwritable = {check.name for check in operator.checks if check.subsumed is None and never_written(operator, check)}
     refused = [one.case for one in drawn if one.case.expect.check in unwritable]
     assert not any(map(can_be_written, refused)), "proved: no call that these checks answer has an output to write to"
     assert refused or not unwritable, "and some proof is put to the test"
+    if name in NEVER_RIGHT:
+        assert never_right(name, [one.case for one in computing]) == NEVER_RIGHT[name]
 
 
 def assert_reference_is_the_definition(name, case):
@@ -143,34 +145,27 @@ def assert_reference_is_the_definition(name, case):
     assert all(array.flags.c_contiguous for array in operator.reference(call).outputs.values())
 
 
-@pytest.mark.slow
-@BY_NAME
-def test_the_kernel_asks_every_check_in_order(name):
-    """Calls that a forgotten check, one that comes too late or two neighbours in another order answer otherwise."""
-    operator, calls = OPERATORS[name], FaultyCalls(OPERATORS[name], SEED)
-    with np.errstate(all="ignore"):
-        for aim in aims_of(operator)[0]:
-            case = calls.reach(aim)
-            assert case is not None, f"no call is found for {aim}"
-            result = judged(name, operator.kernel, case, operator)
-            assert result.outcome is Outcome.PASSED, f"{aim}: {result.reason}"
-        subsumed = {check.name for check in operator.checks if check.subsumed is not None}
-        assert subsumed <= calls.broken_by_one_fault(), "calls break them"
-        assert not any(map(calls.can_answer, subsumed)), "but another one answers first"
+def assert_kernel_asks_every_check_in_order(operator, calls):
+    """In calls that a forgotten check, one that comes too late or two neighbours in another order answer otherwise."""
+    for aim in aims_of(operator)[0]:
+        case = calls.reach(aim)
+        assert case is not None, f"no call is found for {aim}"
+        result = judged(operator.name, operator.kernel, case, operator)
+        assert result.outcome is Outcome.PASSED, f"{aim}: {result.reason}"
+    subsumed = {check.name for check in operator.checks if check.subsumed is not None}
+    assert subsumed <= calls.broken_by_one_fault(), "calls break them"
+    assert subsumed.isdisjoint(calls.answering), "but another one answers first"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "never_right"), [("masked_col2im_forward", set()), ("masked_im2col_forward", {"adds_to_data_col"})]
-)
-def test_each_wrong_implementation_is_right_somewhere(name, never_right):
-    """One that is wrong everywhere has more than one mistake; that none is right everywhere is the audit's rule."""
+def never_right(name, drawn):
+    """The wrong implementations that fail every call: they have more than one mistake.
+
+    That none is right everywhere is the audit's rule.
+    """
     subject = subject_of(Session(), name, seeds=0)
-    cases = [*(one.case for one in draw_calls(name) if computes(name, one)), *subject.computing]
-    found = {
+    cases = [*drawn, *subject.computing]
+    return {
         mutant.name
         for mutant in subject.mutants
         if not any(judged(name, mutant.fresh(), case, subject.operator).outcome is Outcome.PASSED for case in cases)
     }
-    # A sum with what marks unwritten memory is never right.
-    assert found == never_right

@@ -12,7 +12,7 @@ from mluops_gtest.results.gate import decide
 from mluops_gtest.results.gate_reference import load_waivers, reference_of
 from mluops_gtest.results.gate_request import new_waivers
 from tests.support.planted_bugs import BUGS
-from tests.support.planted_run import PlantedRuns, groups_of
+from tests.support.planted_run import PlantedRuns, groups_of, half_of
 
 # A few small cases may show what is told of the others as something else, and are causes of their own.
 MOST = 0.8
@@ -70,7 +70,7 @@ def check_waivers(report, right, file):
     file.write_text("".join(entries))
     waivers = load_waivers(file)
     assert left_out == {}
-    assert sum(bool(waiver.cause) for waiver in waivers) <= len(groups_of(report))
+    assert 0 < sum(bool(waiver.cause) for waiver in waivers) <= len(groups_of(report))
     taken_in = decide(report, reference_of(right), waivers, TODAY)
     assert not taken_in.blocked
     failed = {result.case for result in report.results if result.outcome is Outcome.FAILED}
@@ -87,7 +87,7 @@ def test_filters_of_two_ranks_have_their_own_words(runs):
         grad = outputs["filters_grad"]
         grad.reshape(-1, *grad.shape[-2:])[-1] = 0
 
-    words = heads(runs.report(last_offset_dropped, "indice_convolution_backward_filter"))
+    words = heads(runs.report(last_offset_dropped, "indice_convolution_backward_filter", choose=half_of))
     assert {one.partition(": ")[2] for one in words} == LAST_OFFSET
 
 

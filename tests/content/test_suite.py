@@ -1,6 +1,5 @@
 """The declared cases as a whole: the rules for operators hold for ours, and beyond them our own minimums."""
 
-import json
 import math
 from collections import Counter
 
@@ -8,10 +7,10 @@ import pytest
 
 from mluops_gtest.casefiles.lock import lock_path, read_lock
 from mluops_gtest.catalog.produce import COMMITTED_LIMIT
-from mluops_gtest.catalog.selection import Selected, Session
-from mluops_gtest.cli.main import run_main
+from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.operator_parts import MUTANTS
+from mluops_gtest.search.audit_values import audit_operator
 from mluops_gtest.search.mutants import Score, all_mutants, run_mutant, subject_of
 from tests.conftest import ROOT
 from tests.support.check_order import shows_order
@@ -27,23 +26,30 @@ def drafts_of(catalogue, name):
     return [draft for draft in catalogue.drafts.values() if draft.operator == name]
 
 
-@pytest.mark.slow
-def test_the_operator_keeps_the_rules(capsys, name):
-    """With one other seed; the command takes 20 of its own accord."""
-    code = run_main(["audit", "operators", "--root", str(ROOT), "--op", name, "--seeds", "1", "--format", "json"])
-    assert json.loads(capsys.readouterr().out)["findings"] == []
-    assert code == 0
-
-
-@pytest.mark.slow
-def test_the_cases_catch_every_wrong_status_and_the_page_says_so(name):
-    """That they catch every wrong implementation is a rule. `python -m tests.support.mutants_table` writes the page."""
-    subject = subject_of(Session((str(ROOT),)), name, seeds=0)
+@pytest.mark.slow(seconds=5)
+def test_the_operator_keeps_the_rules_and_its_cases_tell_statuses_and_the_order_of_checks(name):
+    """All in one test: to read the cases takes long. With one other seed; the audit takes 20 of its own accord."""
+    subject = subject_of(Session((str(ROOT),)), name, seeds=1)
+    assert list(audit_operator(subject)) == []
+    # That they catch every wrong implementation is a rule. `python -m tests.support.mutants_table` writes the page.
     statuses = [one for one in all_mutants(subject).values() if one.kind == "status"]
     score = Score.of(run_mutant(subject, one, first_kill=True) for one in statuses)
     assert score.caught == score.tried
     wrong = len(subject.mutants)
     assert counts(published_table())[name] == (wrong, wrong, score.tried, score.caught)
+    assert 0 < cases_of_order(subject) <= MOST_CASES_OF_ORDER
+
+
+def cases_of_order(subject):
+    """How many break checks of different statuses at once, whatever they are called.
+
+    One that is too large to be stored counts without a look.
+    """
+    refused = [case for case in subject.cases if case.expect.check]
+    shown = sum(
+        shows_order(subject.operator, case.expect.check, bind_values(case, subject.operator)) for case in refused
+    )
+    return shown + sum(bool(draft.expect.check) for draft in subject.drafts) - len(refused)
 
 
 def test_every_family_has_many_cases(catalogue, operators, name):
@@ -53,22 +59,6 @@ def test_every_family_has_many_cases(catalogue, operators, name):
     if any(dtype.is_float for spec in operators[name].outputs for dtype in spec.dtypes):
         assert counts["precision"] >= 3
     assert len(operators.part(name, MUTANTS)) >= 40
-
-
-@pytest.mark.slow
-def test_the_order_of_checks_is_told_by_few_cases(name):
-    """Whatever they are called: such a case breaks checks of different statuses at once."""
-    session = Session()
-    operator, declared = session.catalogue.operators[name], session.catalogue.drafts_of(name)
-    refused = [draft for draft in declared.values() if draft.expect.check]
-    source = session.source(tuple(Selected(draft.id, name, draft.tags, draft=draft) for draft in refused))
-
-    def counts(draft):
-        # One that is too large to be stored counts without a look.
-        stored = session.catalogue.stored_path(draft.id).exists()
-        return not stored or shows_order(operator, draft.expect.check, bind_values(source.load(draft.id), operator))
-
-    assert 0 < sum(map(counts, refused)) <= MOST_CASES_OF_ORDER
 
 
 def test_batches_have_the_sizes_around_tiles_in_every_type(catalogue, operators, name):

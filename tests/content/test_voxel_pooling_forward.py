@@ -65,17 +65,6 @@ def test_crowded_cells_are_summed_exactly_in_segments(kind, points):
         np.testing.assert_array_equal(sums[cell], [np.float32(math.fsum(column)) for column in terms])
 
 
-@pytest.mark.parametrize("kind", VALUES)
-def test_the_baseline_does_not_depend_on_the_order_of_points(kind):
-    draw = Draw(5)
-    cells = draw.stream("cells").integers(0, 7, 300)
-    features = VALUES[kind](draw, cells, 3)
-    order = draw.stream("order").permutation(300)
-    sums = pooled(features, np.arange(300), cells, 7)
-    shuffled = pooled(features[order], np.arange(300), cells[order], 7)
-    np.testing.assert_array_equal(sums.view("<u4"), shuffled.view("<u4"))
-
-
 def test_many_blocks_give_what_bincount_gives():
     draw = Draw(6)
     cells = draw.stream("cells").integers(0, 900, 30000)
@@ -128,13 +117,6 @@ def test_a_point_outside_on_one_axis_does_not_count(one_point, axis, outside):
     output, memo = one_point(*point, (3, 3, 3))
     assert not output.any()
     assert memo == [-1, -1, -1]
-
-
-def test_batches_are_counted_from_zero():
-    call = call_for([[[0, 0, 0]], [[0, 0, 0]]], [[[1.0]], [[2.0]]], (1, 1, 1))
-    baseline = OPERATOR.reference(call)
-    assert baseline.outputs["pos_memo"][:, 0, 0].tolist() == [0, 1]
-    assert baseline.outputs["output_features"].reshape(-1).tolist() == [1, 2]
 
 
 def test_zero_elements_are_a_bad_parameter_and_not_an_early_success():

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count, islice
 from random import Random
 from types import MappingProxyType
 
@@ -12,18 +11,18 @@ from msgspec.structs import replace
 from mluops_gtest.authoring import Array, DType, Layout, OpCall, Operator, Status, call_of
 from mluops_gtest.catalog.operators import load_operators
 from mluops_gtest.core.buffers import baseline_of, bind_values, expected_results, owned_rows, row_counts
-from mluops_gtest.core.call import ExactElements
+from mluops_gtest.core.call import ExactElements, Space
 from mluops_gtest.core.case import Case
-from mluops_gtest.core.operator_parts import EXACT, SPACE
+from mluops_gtest.core.operator_parts import EXACT
 from mluops_gtest.judging.arbitration import error, rounded, stored_number
 from mluops_gtest.search.draws import Draws
-from mluops_gtest.search.fault_search import Aim, Broken, Ways, broken_by
+from mluops_gtest.search.fault_search import Aim, Broken, broken_by
 from mluops_gtest.search.faults import faults_of
 from tests.conftest import ROOT
 
 OPERATORS = load_operators(ROOT)
-# Valid calls that faults are put into, and how often that is tried.
-_VALID, _TRIES = 5, 20
+# So often faults are put into the valid calls.
+_TRIES = 20
 
 Outputs = dict[str, Array]
 
@@ -118,22 +117,15 @@ def places(size: int, most: int) -> Sequence[int]:
 
 
 class FaultyCalls:
-    """Calls with faults, which are looked for until they show what a check does."""
+    """Calls with faults that show what a check does, by the ways that were searched for to draw calls."""
 
-    def __init__(self, operator: Operator, seed: int) -> None:
-        space = OPERATORS.part(operator.name, SPACE)
-        self._operator, self._random = operator, Random(seed)
-        self._judge = partial(broken_by, operator=operator, defined=space.defined)
-        drawn = map(Draws(operator, space, seed).draw, count())
-        sound = (one.case for one in drawn if one is not None and not one.faults)
-        # The call alone, without what must come back.
-        self._valid = [
-            replace(case, outputs=tuple(replace(tensor, data=None) for tensor in case.outputs))
-            for case in islice(sound, _VALID)
-        ]
-        self._faults = faults_of(operator, space)
-        self._ways = Ways(self._faults, lambda: self._valid, self._judge, str(seed))
-        self._ways_of_one = Ways(self._faults, lambda: self._valid[:1], self._judge, str(seed))
+    def __init__(self, draws: Draws, space: Space) -> None:
+        self._operator, self._ways, self._random = draws.operator, draws.ways, Random(draws.seed)
+        self._judge = partial(broken_by, operator=draws.operator, defined=space.defined)
+        self._valid = draws.ways.calls()
+        self._faults = faults_of(draws.operator, space)
+        # The checks that answered any of the calls.
+        self.answering: set[str] = set()
 
     def reach(self, aim: Aim) -> Case | None:
         """A call that reaches the aim, complete with what must come back; None where none is found."""
@@ -146,10 +138,6 @@ class FaultyCalls:
                     return self._with_answer(case)
         return None
 
-    def can_answer(self, check: str) -> bool:
-        """Faults are found with which this check answers; in one call, since to find none takes long."""
-        return bool(self._ways_of_one.to(Aim(check)))
-
     def broken_by_one_fault(self) -> set[str]:
         """The checks that do not hold, first or not, in a call with one fault."""
         return {check for name in self._faults for _, broken in self._apply((name,)) for check in broken.checks}
@@ -159,6 +147,7 @@ class FaultyCalls:
             case = self._ways.applied(valid, names, self._random)
             broken = None if case is None else self._judge(case)
             if broken is not None:
+                self.answering.update(broken.checks[:1])
                 yield case, broken
 
     def _with_answer(self, case: Case) -> Case:

@@ -72,6 +72,18 @@ def _with_kept_suspects(operator):
     return replace(operator, suspects={name: compute_once(suspect) for name, suspect in operator.suspects.items()})
 
 
+def default_cases(catalogue, operator):
+    """The ids of the default cases that compute, and what loads one of them."""
+    spec = catalogue.operators[operator]
+    drafts = [
+        draft
+        for draft in catalogue.drafts_of(operator).values()
+        if spec.computes(draft.expect.status, draft.expect.check) and not NOT_DEFAULT & set(draft.tags)
+    ]
+    source = StoredCases(catalogue, tuple(Selected(d.id, d.operator, d.tags, draft=d) for d in drafts))
+    return [draft.id for draft in drafts], source.load
+
+
 class PlantedRuns:
     """Runs the default cases that compute, as often as asked, and loads them once.
 
@@ -86,17 +98,9 @@ class PlantedRuns:
     @cache  # noqa: B019
     def cases(self, operator, large=False, choose=tuple):
         """The cases by their ids, those alone that `choose` takes of the ids."""
-        spec, stored = self._catalogue.operators[operator], self._catalogue.root_of(operator).stored
-        drafts = [
-            draft
-            for draft in self._catalogue.drafts.values()
-            if draft.operator == operator
-            and spec.computes(draft.expect.status, draft.expect.check)
-            and not NOT_DEFAULT & set(draft.tags)
-            and (large or (stored / f"{draft.id}.prototxt").is_file())
-        ]
-        source = StoredCases(self._catalogue, tuple(Selected(d.id, d.operator, d.tags, draft=d) for d in drafts))
-        return {case: source.load(case) for case in choose(draft.id for draft in drafts)}
+        ids, load = default_cases(self._catalogue, operator)
+        chosen = choose(case for case in ids if large or self._catalogue.stored_path(case).is_file())
+        return {case: load(case) for case in chosen}
 
     @cache  # noqa: B019
     def operator(self, name):

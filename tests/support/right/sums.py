@@ -84,6 +84,11 @@ class Terms:
         return np.where(self.there, self.x * self.y, np.float32(0))
 
     @cached_property
+    def by_size(self) -> Array:
+        """The products in float32 from the smallest magnitude on."""
+        return np.take_along_axis(self.rounded, np.argsort(np.abs(self.rounded), axis=0), axis=0)
+
+    @cached_property
     def in_half(self) -> Array:
         """The products of half factors, rounded to half."""
         return self.rounded.astype(np.float16)
@@ -158,11 +163,6 @@ def fused(terms: Array) -> Array:
     return one_by_one(totals)
 
 
-def by_size(terms: Array, sign: int) -> Array:
-    """From the smallest magnitude on, or from the largest."""
-    return one_by_one(np.take_along_axis(terms, np.argsort(sign * np.abs(terms), axis=0), axis=0))
-
-
 def by_sign(terms: Array) -> Array:
     """What is positive and what is negative by itself: all cancellation comes last."""
     return one_by_one(np.where(terms > 0, terms, 0)) + one_by_one(np.where(terms > 0, 0, terms))
@@ -191,8 +191,8 @@ ORDERS: dict[str, Order] = {
     "forward": lambda terms: one_by_one(terms.rounded),
     "backward": lambda terms: one_by_one(terms.rounded[::-1]),
     "shuffled": lambda terms: shuffled(terms.rounded),
-    "small first": lambda terms: by_size(terms.rounded, 1),
-    "large first": lambda terms: by_size(terms.rounded, -1),
+    "small first": lambda terms: one_by_one(terms.by_size),
+    "large first": lambda terms: one_by_one(terms.by_size[::-1]),
     "by sign": lambda terms: by_sign(terms.rounded),
     "in pairs": lambda terms: in_pairs(terms.rounded),
     "in halves": lambda terms: in_halves(terms.rounded),

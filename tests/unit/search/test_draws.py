@@ -258,9 +258,9 @@ def reached(name, aim):
     """Some call with the faults of a way to the aim, and what the checks say of it."""
     one, random = prepared_draws(name), Random(0)
     for _ in range(20):
-        faults = one._ways.together(aim, random)
+        faults = one.ways.together(aim, random)
         for call in one._probes():
-            spoilt = one._ways.applied(call, faults, random)
+            spoilt = one.ways.applied(call, faults, random)
             broken = None if spoilt is None else broken_by(spoilt, one.operator, one._space.defined)
             if broken is not None and aim.misses(broken) == 0:
                 return spoilt, broken
@@ -318,4 +318,4 @@ def test_two_checks_are_broken_together():
 
 def test_ways_follow_from_the_seed_alone():
     name, aim = "get_indice_pairs", Aim("batch_value", Shows.TOLD)
-    assert draws(name=name)._ways.to(aim) == prepared_draws(name)._ways.to(aim)
+    assert draws(name=name).ways.to(aim) == prepared_draws(name).ways.to(aim)
