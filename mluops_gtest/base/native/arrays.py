@@ -8,9 +8,10 @@ Long runs of values in text: read by the C library as far as they are spelled in
 """
 
 import ctypes
+import inspect
 import math
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, partial, wraps
 from struct import Struct
 from typing import Any, ClassVar, Concatenate, Final, NamedTuple, ParamSpec
 
@@ -284,6 +285,7 @@ def native_add_rows(
 def _where_native(work: Callable[Concatenate[_RowFunctions, _Arguments], None]) -> Callable[_Arguments, bool]:
     """The same work, where there is a library to do it; whether there is one."""
 
+    @wraps(work)
     def call(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> bool:
         functions = _rows_functions()
         if functions is None:
@@ -291,6 +293,8 @@ def _where_native(work: Callable[Concatenate[_RowFunctions, _Arguments], None]) 
         work(functions, *arguments, **named)
         return True
 
+    _, *own = inspect.signature(work).parameters.values()
+    vars(call)["__signature__"] = inspect.Signature(own, return_annotation=bool)
     return call
 
 
