@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import changed
+from mluops_gtest.catalog.shapes import Axis, readable_shape
 from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import DEFAULT_ARCH, OLDEST_ARCH, Params, Space
 from mluops_gtest.core.case import Case, Change
 from mluops_gtest.core.operator import Operator, OutputSpec, ParamField, TensorSpec
 from mluops_gtest.core.tensor import LARGE_ELEMENTS, Layout, Tensor, contiguous
-from mluops_gtest.search.audit_declarations import Axis, readable_shape
 
 # The call with the fault; None where it cannot have it.
 Apply = Callable[[Case, Random], Case | None]
