@@ -43,6 +43,8 @@ SAME_SYMBOL: Final = "same symbol"
 NO_DESCRIPTOR: Final = "no descriptor to look at"
 UNDEFINED: Final = "the call is undefined"
 ANSWERED_BETWEEN: Final = "a check of the first one's status between them answers, too"
+# Of a check that is declared as never reached.
+REACHED: Final = "a call reaches it, although it is subsumed"
 # Why a just-valid neighbour of a limit is not asked.
 NOT_TOLD: Final = "no later check of another status answers"
 
@@ -159,7 +161,7 @@ def case_name(check: str, slug: str) -> str:
 def derive_checks(search: Search, drafts: Mapping[str, CaseDraft]) -> Found:
     """For every check that a call can reach: calls that break it alone, and the just-valid neighbours of its limits."""
     cases: dict[str, DerivedCase] = {}
-    unseen: list[Unseen] = []
+    unseen = list(_reached(search))
     beyond: set[tuple[str, str, str]] = set()
     for place, looks in search.least.answered.items():
         check = search.operator.checks[place]
@@ -193,6 +195,14 @@ def _limits(search: Search) -> Iterator[tuple[str, Kind, str]]:
         for kind in kinds:
             if kind.is_valid:
                 yield from ((base, kind, name) for name in sorted(kind.limit_of or ()))
+
+
+def _reached(search: Search) -> Iterator[Unseen]:
+    """The checks that are declared as never reached, and are."""
+    found = {look.answer: look for look in search.singles if look.answer is not None and look.is_defined}
+    for place, look in sorted(found.items()):
+        if search.operator.checks[place].subsumed is not None:
+            yield Unseen(search.operator.checks[place].name, "", look.slug, REACHED)
 
 
 def _is_own(kind: Kind, check: str) -> bool:

@@ -170,20 +170,18 @@ def least_violations(search: Search) -> LeastViolations:
     for place, check in enumerate(search.operator.checks):
         if check.subsumed is not None:
             continue
-        starts = _breaking(search.singles, place)
-        first = _answered(starts, place)
+        alone = _breaking(search.singles, place)
+        starts, first = alone, _answered(alone, place)
         if not first:
-            starts += _breaking(search.sizes_together, place)
+            starts = [*alone, *_breaking(search.sizes_together, place)]
+            starts = starts or _breaking(search.doubles, place)
             first = _answered(starts, place)
-        if not starts:
-            starts = _breaking(search.doubles, place)
-            first = _answered(starts, place)
+        nearest = sorted(starts, key=lambda look: look.holds[:place].count(False))[:_MOST_STARTS]
         if not any(map(search.is_told, first)):
-            nearest = sorted(starts, key=lambda look: look.holds[:place].count(False))
-            more = _answered(search.with_one_more(nearest[:_MOST_STARTS]), place)
+            more = _answered(search.with_one_more(nearest), place)
             first += _fewest([look for look in more if search.is_told(look)] or _least(more, first))
         answered[place] = first
-        broken[place] = list({call_key(look.case): look for look in (*starts, *first)}.values())
+        broken[place] = list({call_key(look.case): look for look in (*(alone or nearest), *first)}.values())
     return LeastViolations(answered, broken)
 
 

@@ -227,6 +227,13 @@ def test_pairs_with_a_check_of_the_same_status_between_are_told(pick):
     assert found["table_strided", "behind"] == "a check of the first one's status between them answers, too"
 
 
+def test_a_subsumed_check_that_a_call_reaches_is_recorded(pick):
+    checks = [replace(check, subsumed="never") if check.name == "picks" else check for check in pick.operator.checks]
+    cases, unseen = pick.derive(with_checks(pick.operator, checks))
+    assert ("picks", "a call reaches it, although it is subsumed") in {(one.first, one.reason) for one in unseen}
+    assert not [case for case in cases if case.expect.check == "picks"]
+
+
 def test_one_more_check_changes_no_case_that_holds(pick):
     locked = Derivation("", pick.cases, pick.unseen)
     assert pick.derive(locked=locked) == (pick.cases, pick.unseen)
