@@ -179,7 +179,8 @@ def least_violations(search: Search) -> LeastViolations:
         nearest = sorted(starts, key=lambda look: look.holds[:place].count(False))[:_MOST_STARTS]
         if not any(map(search.is_told, first)):
             more = _answered(search.with_one_more(nearest), place)
-            first += _fewest([look for look in more if search.is_told(look)] or _least(more, first))
+            told = [look for look in more if search.is_told(look)]
+            first += [*_fewest(told), *_fewest(_least([look for look in more if not search.is_told(look)], first))]
         answered[place] = first
         broken[place] = list({call_key(look.case): look for look in (*(alone or nearest), *first)}.values())
     return LeastViolations(answered, broken)
