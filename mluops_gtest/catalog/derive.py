@@ -5,6 +5,7 @@ hold either. All products of the least violations of both, in both orders of app
 given up; what was given up is recorded with its reason.
 """
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations
@@ -48,7 +49,7 @@ REACHED: Final = "a call reaches it, although it is subsumed"
 # Why a just-valid neighbour of a limit is not asked.
 NOT_TOLD: Final = "no later check of another status answers"
 
-_CONSTANT: Final = "a call at a limit, whose values are not chosen"
+_CONSTANT: Final = "derived from a check: its values are not chosen"
 _NOTE_LARGE: Final = "2^31 elements and more: a descriptor without a buffer"
 Found = tuple[list[DerivedCase], list[Unseen]]
 
@@ -101,9 +102,10 @@ def derive(
             )
         for case in found[0]:
             key = call_key(_applied(search.bases[case.base], case))
-            if key not in known:
+            complete = _completed(operator, drafts[case.base], case)
+            if key not in known and complete is not None:
                 known.add(key)
-                cases.append(case)
+                cases.append(complete)
         unseen += found[1]
     return tuple(cases), tuple(unseen)
 
@@ -217,9 +219,9 @@ def _neighbour(search: Search, base: str, kind: Kind, name: str, draft: CaseDraf
     alone = search.look(base, (kind,))
     if alone is not None and alone.computes and alone.is_defined:
         derived = replace(_derived(search, alone, CHECKS, case), doc=f"{checks[own].doc}: just valid")
-        for one in (derived, replace(derived, expect=replace(derived.expect, degenerate=_CONSTANT))):
-            if _can_be_made(search.operator, draft, one):
-                return one
+        complete = _completed(search.operator, draft, derived)
+        if complete is not None:
+            return complete
     nulls = [one for one in search.kinds[base] if one.category == NULL and one.what == "ptr_null"]
     for kinds in ((kind,), *((kind, null) for null in nulls)):
         look = search.look(base, kinds)
@@ -231,12 +233,16 @@ def _neighbour(search: Search, base: str, kind: Kind, name: str, draft: CaseDraf
     return Unseen(name, "", case, NOT_TOLD)
 
 
-def _can_be_made(operator: Operator, base: CaseDraft, case: DerivedCase) -> bool:
-    try:
-        make_case(draft_of(base, case, base.where), operator)
-    except ContentError:
-        return False
-    return True
+def _completed(operator: Operator, base: CaseDraft, case: DerivedCase) -> DerivedCase | None:
+    """The case, which says why its baseline is constant if it is; None where it computes what cannot be computed."""
+    if not operator.computes(case.expect.status, case.expect.check):
+        return case
+    plain = replace(case, expect=replace(case.expect, degenerate=None))
+    for one in (plain, replace(case, expect=replace(case.expect, degenerate=_CONSTANT))):
+        with contextlib.suppress(ContentError):
+            make_case(draft_of(base, one, base.where), operator)
+            return one
+    return None
 
 
 def _derived(search: Search, look: Look, standard: str, name: str, more: str = "") -> DerivedCase:

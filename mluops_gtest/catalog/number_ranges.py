@@ -77,10 +77,17 @@ def _put_nram(case: Case, size: int) -> Case:
 
 
 def _of_integers(one: ParamField, value: ParamValue) -> Iterator[NumberRange]:
-    """A parameter; of an array its ends and its middle, and all entries at once: it stays as long as it is."""
+    """A parameter; of an array its ends and its middle, and all entries at once: it stays as long as it is.
+
+    No file holds a number that its enum does not have.
+    """
     low, high = (0, 1) if one.type == "bool" else (-_MOST - 1, _MOST)
+    if one.enum is not None:
+        low, high = min(one.enum.values.values()), max(one.enum.values.values())
 
     def put(case: Case, number: int, places: tuple[int, ...] | None) -> Case | None:
+        if one.enum is not None and number not in one.enum.values.values():
+            return None
         new: ParamValue = bool(number) if one.type == "bool" else number
         own = case.params.get(one.name)
         if isinstance(own, tuple):

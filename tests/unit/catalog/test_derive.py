@@ -6,7 +6,7 @@ from dataclasses import replace as with_fields
 import pytest
 from msgspec.structs import replace
 
-from mluops_gtest.authoring import Check, Layout, Status
+from mluops_gtest.authoring import Check, EnumSpec, Layout, Status
 from mluops_gtest.authoring.checks import layout
 from mluops_gtest.base.errors import ContentError, DeclarationError
 from mluops_gtest.catalog.declarations import draft_of, load_written
@@ -87,6 +87,14 @@ def test_a_symbol_changes_wherever_it_stands(pick):
 def test_limits_are_found_where_checks_stop_to_hold(pick, target, beyond, limit):
     found = slugs(pick.operator, pick.base, target)
     assert {beyond, limit} <= found or {"less", limit} <= found
+
+
+def test_an_enum_gets_no_number_that_no_file_can_hold(pick):
+    factor, scale = pick.operator.params.fields
+    listed = replace(factor, type="enum", enum=EnumSpec("Factor", {"ONE": 1, "TWO": 2, "FOUR": 4}))
+    operator = with_fields(pick.operator, params=replace(pick.operator.params, fields=(listed, scale)))
+    cases = [kind.apply(pick.base) for kind in kinds_of(operator, pick.base) if kind.target == "factor"]
+    assert {case.params["factor"] for case in cases if case is not None} == {1, 4}
 
 
 def test_layouts_that_no_check_looks_at_are_never_changed(pick):
