@@ -51,9 +51,9 @@ def ranges_of(operator: Operator, base: Case, space: Space | None) -> Iterator[N
     for one in operator.param_fields:
         if not one.result and one.type not in ("float", "double", "string"):
             yield from _of_integers(one, base.params.get(one.name))
-    factors = (factor for spec in operator.tensors for axis in _axes(spec.shape) or () for factor in axis.factors)
+    factors = (factor for spec in operator.tensors for axis in axes_of(spec.shape) or () for factor in axis.factors)
     for symbol in dict.fromkeys(factors):
-        put = _Symbol(symbol, operator, None if space is None else space.in_step.get(symbol))
+        put = Symbol(symbol, operator, None if space is None else space.in_step.get(symbol))
         if symbol.isdecimal():
             number = int(symbol)
             yield NumberRange(
@@ -104,7 +104,7 @@ def _of_integers(one: ParamField, value: ParamValue) -> Iterator[NumberRange]:
         yield NumberRange(f"{EVERYWHERE}{one.name}", "param", int(value[0]), low, high, partial(put, places=None))
 
 
-class _Symbol(Value):
+class Symbol(Value):
     """A size that tensors and parameters share: called with a call and a number, it gives it to all of them."""
 
     name: str
@@ -126,6 +126,8 @@ class _Symbol(Value):
         for spec in self.operator.tensors:
             tensor = case.tensor(spec.id)
             dims = self._dims(spec, tensor, size, case.params)
+            if min(dims, default=0) < 0:
+                return None
             if dims != tensor.desc.dims:
                 changes[spec.id] = Change(dims=dims)
         params: Params = {self.name: min(size, _MOST)} if isinstance(case.params.get(self.name), int) else {}
@@ -138,7 +140,7 @@ class _Symbol(Value):
     def _axes(self, spec: Spec, tensor: Tensor) -> tuple[Axis, ...] | None:
         if len(spec.layouts) > 1 and tensor.desc.layout is not Layout.ARRAY:
             return None
-        return _axes(spec.shape, len(tensor.desc.dims))
+        return axes_of(spec.shape, len(tensor.desc.dims))
 
     def _dims(self, spec: Spec, tensor: Tensor, size: int, params: Params) -> _Dims:
         """The dims with another size of the symbol; other factors of a product stay."""
@@ -153,7 +155,8 @@ class _Symbol(Value):
 
 
 @cache
-def _axes(shape: str, rank: int | None = None) -> tuple[Axis, ...] | None:
+def axes_of(shape: str, rank: int | None = None) -> tuple[Axis, ...] | None:
+    """The axes of a shape, of that rank where it may have several; None where it cannot be read or have it."""
     parsed = readable_shape(shape)
     return None if parsed is None else parsed.axes if rank is None else parsed.of_rank(rank)
 

@@ -3,7 +3,7 @@
 Per check its least violations, of at most three kinds of change, from every base.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
 from typing import Final
@@ -107,19 +107,16 @@ class Search:
     @cached_property
     def sizes_together(self) -> tuple[Look, ...]:
         """Every two symbols that change everywhere: their product may be too large where neither is."""
-        pairs = (
-            (base, pair)
-            for base in self.bases
-            for pair in combinations([kind for kind in self.wrong_kinds(base) if kind.is_everywhere], 2)
-        )
-        looks = (self.look(base, pair) for base, pair in pairs)
-        return tuple(look for look in looks if look is not None)
+        return self._together(lambda kind: kind.is_everywhere)
 
     @cached_property
     def doubles(self) -> tuple[Look, ...]:
         """Every two kinds, for checks that none breaks alone."""
-        pairs = ((base, pair) for base in self.bases for pair in combinations(self.wrong_kinds(base), 2))
-        looks = (self.look(base, pair) for base, pair in pairs)
+        return self._together(lambda _: True)
+
+    def _together(self, is_wanted: Callable[[Kind], bool]) -> tuple[Look, ...]:
+        kinds = {base: filter(is_wanted, self.wrong_kinds(base)) for base in self.bases}
+        looks = (self.look(base, pair) for base, own in kinds.items() for pair in combinations(own, 2))
         return tuple(look for look in looks if look is not None)
 
     @cached_property
