@@ -276,7 +276,7 @@ class Demand(NamedTuple):
     behind: bool
 
 
-def shown_by(operator: Operator, look: Look) -> Iterator[Demand]:
+def orders_told_by(operator: Operator, look: Look) -> Iterator[Demand]:
     """What the answer to this call shows of the order of checks."""
     if look.answer is None or not look.is_defined:
         return
@@ -304,7 +304,7 @@ def derive_order(search: Search, locked: Sequence[DerivedCase]) -> Found:
     shows: dict[str, set[Demand]] = {}
     for case in locked:
         look = _locked_look(search, case)
-        if look is not None and wanted & (shown := set(shown_by(operator, look))):
+        if look is not None and wanted & (shown := set(orders_told_by(operator, look))):
             cases[case.name], shows[case.name] = _order_case(search, look, case.name), shown
             wanted -= shown
     unseen: list[Unseen] = []
@@ -314,11 +314,11 @@ def derive_order(search: Search, locked: Sequence[DerivedCase]) -> Found:
             continue
         look, reason, calls = _find_pair(search, first, later)
         names = operator.checks[first].name, operator.checks[later].name
-        if look is not None and wanted & set(shown_by(operator, look)):
+        if look is not None and wanted & set(orders_told_by(operator, look)):
             look = _extended(search, look, wanted)
             name = f"{names[0]}_before_{names[1]}"
             cases[name] = _order_case(search, look, name)
-            shows[name] = set(shown_by(operator, look))
+            shows[name] = set(orders_told_by(operator, look))
             wanted -= shows[name]
         if wanted & both:
             unseen.append(Unseen(*names, "order" if both <= wanted else "behind", reason, calls))
@@ -338,7 +338,7 @@ def _needed(shows: Mapping[str, set[Demand]]) -> list[str]:
 
 
 def _order_case(search: Search, look: Look, name: str) -> DerivedCase:
-    later = {demand.later for demand in shown_by(search.operator, look)}
+    later = {demand.later for demand in orders_told_by(search.operator, look)}
     count = f"the {len(later)} later checks of another status that are" if len(later) > 1 else "a later check that is"
     return _derived(search, look, ORDER, name, f"; reported before {count} broken too")
 
@@ -349,7 +349,9 @@ def _locked_look(search: Search, case: DerivedCase) -> Look | None:
         return None
     look = search.look_at(case.base, (), _applied(search.bases[case.base], case))
     checks = search.operator.checks
-    named = (f"{checks[one.first].name}_before_{checks[one.later].name}" for one in shown_by(search.operator, look))
+    named = (
+        f"{checks[one.first].name}_before_{checks[one.later].name}" for one in orders_told_by(search.operator, look)
+    )
     return look if case.name in named else None
 
 
@@ -366,7 +368,7 @@ def _find_pair(search: Search, first: int, later: int) -> tuple[Look | None, str
         could_look = could_look or look.holds[later] is not None
         if look.holds[later] is False:
             is_undefined = is_undefined or not look.is_defined
-            shown = set(shown_by(search.operator, look))
+            shown = set(orders_told_by(search.operator, look))
             if Demand(first, later, behind=True) in shown:
                 return look, "", calls
             if best is None and Demand(first, later, behind=False) in shown:
@@ -424,23 +426,23 @@ def _touched(search: Search, look: Look) -> frozenset[tuple[str, object]]:
 def _extended(search: Search, look: Look, wanted: set[Demand]) -> Look:
     """The call with violations of further checks, as long as it shows all that it showed before, and more."""
     assert look.answer is not None
-    shown = set(shown_by(search.operator, look))
+    shown = set(orders_told_by(search.operator, look))
     for later in range(look.answer + 1, len(search.operator.checks)):
         for behind in (True, False):
             demand = Demand(look.answer, later, behind)
             if demand in wanted - shown:
                 look = _with_demand(search, look, demand) or look
-                shown = set(shown_by(search.operator, look))
+                shown = set(orders_told_by(search.operator, look))
     return look
 
 
 def _with_demand(search: Search, look: Look, demand: Demand) -> Look | None:
     """The call with a violation of one more check, which shows that demand beside all that it showed before."""
-    shown = set(shown_by(search.operator, look))
+    shown = set(orders_told_by(search.operator, look))
     for other in search.least.broken.get(demand.later, ()):
         if other.base == look.base:
             more = search.look(look.base, _strided_last((*look.kinds, *other.kinds)))
-            if more is not None and {demand, *shown} <= set(shown_by(search.operator, more)):
+            if more is not None and {demand, *shown} <= set(orders_told_by(search.operator, more)):
                 return more
     return None
 

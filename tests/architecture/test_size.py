@@ -9,8 +9,8 @@ import pytest
 from tests.support.source_trees import modules
 
 # Lines that are no blank, comment, docstring or import; files; packages at the top.
-MOST_CODE = 30_700
-MOST_FILES = 170
+MOST_CODE = 31_700
+MOST_FILES = 177
 PACKAGES = 12
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,

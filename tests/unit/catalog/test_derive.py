@@ -10,7 +10,7 @@ from mluops_gtest.authoring import Check, EnumSpec, Layout, Status
 from mluops_gtest.authoring.checks import layout
 from mluops_gtest.base.errors import ContentError, DeclarationError
 from mluops_gtest.catalog.declarations import draft_of, load_written
-from mluops_gtest.catalog.derive import Demand, derive, shown_by, update_lock
+from mluops_gtest.catalog.derive import Demand, derive, orders_told_by, update_lock
 from mluops_gtest.catalog.derived_lock import Derivation, DerivedCase, Standard, derived_bytes, read_derived
 from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.root import Root
@@ -39,7 +39,7 @@ class Pick:
     def derive(self, operator=None, space=None, locked=None, drafts=None):
         return derive(operator or self.operator, drafts or self.drafts, STANDARDS, space, locked)
 
-    def named(self, name) -> DerivedCase:
+    def find(self, name) -> DerivedCase:
         return next(case for case in self.cases if case.name == name)
 
     def make(self, case, operator=None) -> Case:
@@ -127,17 +127,17 @@ def test_every_check_has_cases_and_every_case_can_be_made(pick):
         assert pick.make(case).expect == case.expect
     answered = Counter(case.expect.check for case in pick.cases if case.standard == "checks")
     assert set(answered) >= {check.name for check in pick.operator.checks if check.name != "handle_null"}
-    assert pick.named("table_dtype_double").doc == "§2: table must be float or half"
-    assert pick.named("out_dim1_less").changes == {"out": Change(dims=(4, 2))}
+    assert pick.find("table_dtype_double").doc == "§2: table must be float or half"
+    assert pick.find("out_dim1_less").changes == {"out": Change(dims=(4, 2))}
 
 
 def test_just_valid_calls_compute_or_are_answered_by_a_later_check(pick):
-    computed = pick.named("factor_8_limit")
+    computed = pick.find("factor_8_limit")
     assert (computed.tags, computed.expect) == (("boundary",), Expect())
-    answered = pick.named("picks_all_n_1000_limit")
+    answered = pick.find("picks_all_n_1000_limit")
     assert (answered.tags, answered.expect.status) == (("negative",), Status.BAD_PARAM)
     assert answered.expect.null_pointer == ("table",)
-    assert pick.named("scale_minus_0_limit").params == {"scale": -0.0}
+    assert pick.find("scale_minus_0_limit").params == {"scale": -0.0}
 
 
 def test_a_constant_answer_carries_its_reason(pick):
@@ -168,7 +168,7 @@ def _looks(pick, operator):
 
 def test_few_calls_show_the_order_of_all_checks(pick):
     checks = pick.operator.checks
-    shown = {demand for look in _looks(pick, pick.operator) for demand in shown_by(pick.operator, look)}
+    shown = {demand for look in _looks(pick, pick.operator) for demand in orders_told_by(pick.operator, look)}
     places = {check.name: place for place, check in enumerate(checks)}
     excused = {
         Demand(places[one.first], places[one.later], behind)
@@ -253,7 +253,7 @@ def test_one_more_check_changes_no_case_that_holds(pick):
 
 
 def test_a_locked_case_that_no_longer_holds_is_derived_anew(pick):
-    wrong = replace(pick.named("handle_null_before_table_strided"), name="gone_before_index_empty")
+    wrong = replace(pick.find("handle_null_before_table_strided"), name="gone_before_index_empty")
     cases, _ = pick.derive(locked=Derivation("", (wrong,)))
     assert wrong.name not in {case.name for case in cases}
 
