@@ -1,8 +1,8 @@
 """What declarations expand to, cached on disk: to expand them takes longer than all else in a short command.
 
-One key per operator: its YAML file, its code, what operators of its root share, and this release. While all of them are
-the same, the operator need not be loaded to know its cases. What is damaged or cannot be written costs time, nothing
-else.
+One key per operator: its YAML file and derived.lock, its code, what operators of its root share, and this release.
+While all of them are the same, the operator need not be loaded to know its cases. What is damaged or cannot be written
+costs time, nothing else.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from mluops_gtest.base.errors import HarnessError
 from mluops_gtest.base.files import DECLARATIONS, MAX_FILE_BYTES, cache_folder, replace_file
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.typed_files import plain_file_bytes
+from mluops_gtest.catalog.derived_lock import derived_path
 from mluops_gtest.catalog.operators import Operators, code_files, generators_of, python_files
 from mluops_gtest.core.case import CaseDraft
 from mluops_gtest.version import __version__
@@ -61,8 +62,10 @@ def _key(path: Path, operators: Operators, name: str) -> bytes:
     if name not in operators.files:
         return b""
     code = code_files(generators_of(operators.files[name]), name)
+    lock = derived_path(path)
     try:
-        contents = [plain_file_bytes(path, MAX_FILE_BYTES), *(Path(file).read_bytes() for file in code)]
+        derived = [plain_file_bytes(lock, _MAX_BYTES)] if os.path.lexists(lock) else []
+        contents = [plain_file_bytes(path, MAX_FILE_BYTES), *(Path(file).read_bytes() for file in code), *derived]
     except (OSError, HarnessError):
         # Whoever loads the file tells what is wrong with it.
         return b""

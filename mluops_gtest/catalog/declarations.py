@@ -13,10 +13,13 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
+from msgspec.structs import replace
+
 from mluops_gtest.base.errors import DeclarationError, repr_short, suggestion
 from mluops_gtest.base.files import LARGEST_ARGUMENT, MAX_CASES, MAX_DECLARED, MAX_WRITTEN_OUT
 from mluops_gtest.base.yaml_lines import Lines, load_yaml
 from mluops_gtest.catalog import templates
+from mluops_gtest.catalog.derived_lock import DerivedCase, Standard, read_current, refuse_bases, split_standards
 from mluops_gtest.catalog.templates import CRITERIA, DTYPES, LAYOUTS, Vocabulary, signature_of
 from mluops_gtest.core.call import ParamValue, Status
 from mluops_gtest.core.case import TAGS, CaseDraft, Change, Expect
@@ -119,6 +122,7 @@ _SPECIAL = frozenset({"expect", "null", "handle", "workspace_size", "degenerate"
 _PLAIN = Expect()
 _NO_SIZES: Mapping[str, int] = {}
 _NAME = re.compile(r"[a-z0-9_]+")
+_SHAPING = ("operator", "recipe", "args", "params", "dtype", "seed", "expect", "changes", "changed_params")
 # Part of every digest: raised when the meaning of declarations changes for all cases at once.
 _DIGEST_VERSION = 1
 
@@ -132,7 +136,35 @@ class _BadValueError(Exception):
 
 
 def load_declarations(path: Path, operator: Operator) -> tuple[CaseDraft, ...]:
-    """Every case declared in one file, expanded, in file order."""
+    """Every case declared in one file, expanded, in file order; behind them the derived ones, as the lock has them."""
+    drafts, standards = load_written(path, operator)
+    where = {standard.name: standard.where for standard in standards}
+    for case in read_current(path, standards, drafts).cases:
+        _add(drafts, draft_of(drafts[case.base], case, where[case.standard]))
+    return tuple(drafts.values())
+
+
+def draft_of(base: CaseDraft, case: DerivedCase, where: str) -> CaseDraft:
+    """A derived case as if it were declared."""
+    draft = replace(
+        base,
+        id=f"{base.operator}/{case.name}",
+        tags=case.tags,
+        doc=case.doc,
+        expect=case.expect,
+        changes=case.changes,
+        changed_params=case.params,
+        expect_declared=True,
+        note=case.note,
+        where=where,
+        sizes=_NO_SIZES,
+    )
+    names = (*_SHAPING, "criteria") if base.criteria else _SHAPING
+    return replace(draft, digest=_digest({name: getattr(draft, name) for name in names}))
+
+
+def load_written(path: Path, operator: Operator) -> tuple[dict[str, CaseDraft], list[Standard]]:
+    """The cases that one file declares itself, by name, and what it asks to be derived from them."""
     document = load_yaml(path) or []
     if not isinstance(document, list):
         raise DeclarationError(f"{path}:1: the file must be a list of cases, each `- name: …`.")
@@ -142,16 +174,21 @@ def load_declarations(path: Path, operator: Operator) -> tuple[CaseDraft, ...]:
                 f"{path}: every item must be a mapping with the keys {', '.join(_KEYS)}; got {repr_short(entry)}."
             )
     words = Vocabulary(operator)
-    _refuse_many(document, words, path)
+    entries, standards = split_standards(document, path)
+    _refuse_many(entries, words, path)
     drafts: dict[str, CaseDraft] = {}
-    for entry in document:
+    for entry in entries:
         for draft in _expanded(entry, words, path):
-            if draft.id in drafts:
-                raise DeclarationError(
-                    f"{draft.where}: the case {draft.id} is declared already at {drafts[draft.id].where}."
-                )
-            drafts[draft.id] = draft
-    return tuple(drafts.values())
+            _add(drafts, draft)
+    refuse_bases(standards, drafts)
+    return drafts, standards
+
+
+def _add(drafts: dict[str, CaseDraft], draft: CaseDraft) -> None:
+    name = draft.id.partition("/")[2]
+    if name in drafts:
+        raise DeclarationError(f"{draft.where}: the case {draft.id} is declared already at {drafts[name].where}.")
+    drafts[name] = draft
 
 
 def _refuse_many(entries: list[Lines], words: Vocabulary, path: Path) -> None:

@@ -330,14 +330,13 @@ def unchecked_layout(case: Case, operator: Operator) -> str | None:
         is_seen = spec.id not in case.expect.null_descriptor
         if is_seen and case.tensor(spec.id).desc.layout not in spec.layouts:
             own = changed(case, {spec.id: Change(layout=spec.layouts[0].value)}, {})
-            if _each_check(case, operator) == _each_check(own, operator):
+            if each_check(bind_values(case, operator), operator) == each_check(bind_values(own, operator), operator):
                 return spec.id
     return None
 
 
-def _each_check(case: Case, operator: Operator) -> list[bool | None]:
+def each_check(call: OpCall, operator: Operator) -> list[bool | None]:
     """Whether each check holds; None where it relies on one that does not."""
-    call = bind_values(case, operator)
     return [check_answer(check, call) for check in operator.checks]
 
 

@@ -318,6 +318,8 @@ class Generation(Value):
     # The operators that it is about; None: all.
     operators: frozenset[str] | None
     check: bool
+    # How what is derived now differs from each operator's derived.lock.
+    underived: tuple[str, ...] = ()
 
     def produce(self, jobs: int = 1) -> Iterator[Produced]:
         """Make every case and write or compare it, as they finish; the first unwritable one is the last."""
@@ -344,11 +346,14 @@ class Generation(Value):
                 pool.shutdown(cancel_futures=True)
 
     def differences(self) -> list[str]:
-        """What is stored or locked although nobody declares it."""
+        """What would be derived otherwise, and what is stored or locked although nobody declares it."""
         return [
-            f"{case_id}: stored or locked, but not declared"
-            for store in self.stores
-            for case_id in self._stale(store, store.read_locks(self.operators))
+            *self.underived,
+            *(
+                f"{case_id}: stored or locked, but not declared"
+                for store in self.stores
+                for case_id in self._stale(store, store.read_locks(self.operators))
+            ),
         ]
 
     def lock(self, produced: list[Produced]) -> Iterator[tuple[Target, list[Produced], list[str]]]:
@@ -381,7 +386,9 @@ class Generation(Value):
 
 def plan_generation(session: Session, query: Query, out: Path | None, form: str, *, check: bool) -> Generation:
     """The cases of the query with their targets; UsageError where one cannot be made or written there."""
-    catalogue, selection = session.catalogue, session.select(query)
+    catalogue = session.catalogue
+    underived = _derive_first(catalogue, query, check=check) if out is None else []
+    selection = session.select(query)
     foreign = [case.id for case in selection.cases if case.draft is None]
     if foreign:
         raise UsageError(f"generate makes declared cases; {foreign[0]} is a file without a declaration.")
@@ -396,4 +403,23 @@ def plan_generation(session: Session, query: Query, out: Path | None, form: str,
                 f"{case.id}: generate does not write into the installed package; say where to write: --out DIR."
             )
         targets[case.id] = stores[root]
-    return Generation(catalogue, targets, tuple(dict.fromkeys(stores.values())), selection.operators, check)
+    folders = tuple(dict.fromkeys(stores.values()))
+    return Generation(catalogue, targets, folders, selection.operators, check, tuple(underived))
+
+
+def _derive_first(catalogue: Catalogue, query: Query, *, check: bool) -> list[str]:
+    """Write the derived.lock of each operator that the query may be about, or say how it differs."""
+    words = (*query.operators, *(text.partition("/")[0] for text in query.select))
+    known = [catalogue.operators.get_any(word) for word in words]
+    named = {one.name for one in known if one is not None}
+    names = sorted(named if named and None not in known else catalogue.operators)
+    problems = []
+    for name in names:
+        root = catalogue.root_of(name)
+        path = root.cases / f"{name}.yaml"
+        # Few files ask for derived cases, and to derive them takes modules of its own.
+        if path.is_file() and not (root.bundled and not check) and b"standard:" in path.read_bytes():
+            from mluops_gtest.catalog.derive import update_lock
+
+            problems.append(update_lock(path, catalogue.operators, name, check=check))
+    return [problem for problem in problems if problem]

@@ -6,8 +6,6 @@ Which classes have been drawn together: pairs of them, and of the checks that do
 """
 
 import itertools
-import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cache, cached_property
@@ -19,11 +17,11 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import unchecked_layout
+from mluops_gtest.catalog.violations import is_beyond_arrays
 from mluops_gtest.core.buffers import ask_about_call, bind_values
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Check, Operator
-from mluops_gtest.core.tensor import TensorDesc
 from mluops_gtest.search.faults import SIZE_KINDS, STRIDES, Fault
 from mluops_gtest.search.mutants import can_be_written
 from mluops_gtest.search.symbolic_call import never_written
@@ -94,7 +92,7 @@ def _in_order(operator: Operator, pairs: list[tuple[Check, Check]]) -> Iterator[
 
 def broken_by(case: Case, operator: Operator, defined: Callable[[OpCall], bool] | None) -> Broken | None:
     """What the checks say of the call; None for a call that is none, or that computes without its memory."""
-    if any(_is_beyond_arrays(tensor.desc) for tensor in case.tensors) or unchecked_layout(case, operator) is not None:
+    if any(is_beyond_arrays(tensor.desc) for tensor in case.tensors) or unchecked_layout(case, operator) is not None:
         return None
     call = bind_values(case, operator)
     if defined is not None and not defined(call):
@@ -122,11 +120,6 @@ def broken_by(case: Case, operator: Operator, defined: Callable[[OpCall], bool] 
     return Broken(
         tuple(check.name for check in broken), _is_status_different(broken, raised=raised, written=written), written
     )
-
-
-def _is_beyond_arrays(desc: TensorDesc) -> bool:
-    """No element, but so long axes beside the empty one that there is no array of such dims."""
-    return desc.is_empty and math.prod(filter(None, desc.dims)) * desc.dtype.itemsize > sys.maxsize
 
 
 def _is_status_different(broken: list[Check], *, raised: bool, written: bool) -> bool:

@@ -5,8 +5,7 @@ that is right, or right but for another one: just valid and just invalid lie bes
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final
 from zlib import crc32
@@ -15,12 +14,11 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import changed
-from mluops_gtest.core.buffers import bind_values
-from mluops_gtest.core.call import DEFAULT_ARCH, OLDEST_ARCH, Params, Space
+from mluops_gtest.catalog.number_ranges import Symbol, axes_of
+from mluops_gtest.core.call import DEFAULT_ARCH, OLDEST_ARCH, Space
 from mluops_gtest.core.case import Case, Change
 from mluops_gtest.core.operator import Operator, OutputSpec, ParamField, TensorSpec
 from mluops_gtest.core.tensor import LARGE_ELEMENTS, Layout, Tensor, contiguous
-from mluops_gtest.search.audit_declarations import Axis, readable_shape
 
 # The call with the fault; None where it cannot have it.
 Apply = Callable[[Case, Random], Case | None]
@@ -107,7 +105,7 @@ def _of_tensor(spec: TensorSpec | OutputSpec) -> Iterator[Fault]:
         ("rank − 1", "rank", _one_axis_less),
     ):
         yield Fault(f"{name}: {what}", kind, _changing(name, change))
-    for axis in range(len(_axes(spec.shape) or ())):
+    for axis in range(len(axes_of(spec.shape) or ())):
         for what, kind, length in (
             ("+ 1", "dim", lambda n: n + 1),
             ("− 1", "dim", lambda n: max(n - 1, 0)),
@@ -189,7 +187,7 @@ def _of_all_tensors(operator: Operator) -> Iterator[Fault]:
 
 def _of_symbols(operator: Operator, space: Space) -> Iterator[Fault]:
     """A size that tensors and parameters share, changed in all of them."""
-    factors = (factor for spec in operator.tensors for axis in _axes(spec.shape) or () for factor in axis.factors)
+    factors = (factor for spec in operator.tensors for axis in axes_of(spec.shape) or () for factor in axis.factors)
     for symbol in dict.fromkeys(factors):
         if symbol.isdecimal():
             sizes = [("+ 1", "dim", int(symbol) + 1), ("− 1", "dim", int(symbol) - 1)]
@@ -203,48 +201,8 @@ def _of_symbols(operator: Operator, space: Space) -> Iterator[Fault]:
 
 
 def _resymbolled(operator: Operator, space: Space, symbol: str, size: int) -> Apply:
-    shapes = {spec.id: spec for spec in operator.tensors}
-    in_step = space.in_step.get(symbol)
-
-    def apply(case: Case, _rng: Random) -> Case | None:
-        changes: dict[str, Change] = {}
-        for tensor in case.tensors:
-            dims = _dims_with(tensor, shapes[tensor.id], symbol, size, case.params)
-            if min(dims, default=0) < 0:
-                return None
-            if dims != tensor.desc.dims:
-                changes[tensor.id] = Change(dims=dims)
-        params: Params = {symbol: min(size, _MAX_VALUE["int32"])} if isinstance(case.params.get(symbol), int) else {}
-        if in_step is not None:
-            others = in_step(bind_values(case, operator), size)
-            changes |= {name: Change(dims=dims) for name, dims in others.dims.items()}
-            params = {**params, **others.params}
-        return changed(case, changes, params) if changes else None
-
-    return apply
-
-
-def _dims_with(
-    tensor: Tensor, spec: TensorSpec | OutputSpec, symbol: str, size: int, params: Mapping[str, Any]
-) -> tuple[int, ...]:
-    """The dims where the symbol has another size; other factors of a product stay."""
-    dims = tensor.desc.dims
-    axes = _axes(spec.shape, len(dims))
-    if axes is None or (len(spec.layouts) > 1 and tensor.desc.layout is not Layout.ARRAY):
-        return dims
-    found = []
-    for axis, length in zip(axes, dims, strict=True):
-        others = [factor for factor in axis.factors if factor != symbol]
-        known = [int(factor) if factor.isdecimal() else params.get(factor) for factor in others]
-        rest = math.prod(one for one in known if isinstance(one, int)) or 1
-        found.append(size * rest if symbol in axis.factors else length)
-    return tuple(found)
-
-
-@cache
-def _axes(shape: str, rank: int | None = None) -> tuple[Axis, ...] | None:
-    parsed = readable_shape(shape)
-    return None if parsed is None else parsed.axes if rank is None else parsed.of_rank(rank)
+    resize = Symbol(symbol, operator, space.in_step.get(symbol))
+    return lambda case, _rng: resize(case, size)
 
 
 def _of_param(field: ParamField) -> Iterator[Fault]:

@@ -14,11 +14,11 @@ from itertools import combinations, product
 from typing import Any, Final, cast
 
 from mluops_gtest.catalog.make import check_answer
+from mluops_gtest.catalog.shapes import Axis, readable_shape
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import BUFFER_LIMIT
 from mluops_gtest.core.operator import Check, Operator, OutputSpec, TensorSpec
 from mluops_gtest.core.tensor import LARGE_ELEMENTS
-from mluops_gtest.search.audit_declarations import Axis, readable_shape
 
 # A parameter by its name, an axis of a tensor, a number, or the product of some of these in any order.
 Term = str | tuple[str, int] | int | frozenset["Term"]

@@ -10,6 +10,7 @@ from mluops_gtest.authoring import Check, DType, Layout, OutputSpec, SizedAxis, 
 from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue
+from mluops_gtest.catalog.shapes import ShapeError, case_symbols, parse_shape
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.tensor import Tensor, TensorDesc
@@ -18,12 +19,9 @@ from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.search import audit_declarations
 from mluops_gtest.search.audit_declarations import (
     Implementation,
-    ShapeError,
     Subject,
-    case_symbols,
     checks_in_order,
     judged,
-    parse_shape,
 )
 from mluops_gtest.search.audit_values import sizes_live
 from tests.support.check_order import shows_order

@@ -1,0 +1,456 @@
+"""Cases derived from an operator's checks: calls that break one alone, and calls that show their order.
+
+Of every two checks of different statuses a call is looked for that the first answers although the later one does not
+hold either. All products of the least violations of both, in both orders of application, are tried before the pair is
+given up; what was given up is recorded with its reason.
+"""
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, combinations
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from mluops_gtest.base.errors import ContentError, DeclarationError
+from mluops_gtest.catalog.declarations import draft_of, load_written
+from mluops_gtest.catalog.derived_lock import (
+    CHECKS,
+    ORDER,
+    Derivation,
+    DerivedCase,
+    Standard,
+    Unseen,
+    derived_bytes,
+    derived_path,
+    digest_sources,
+    read_derived,
+    write_derived,
+)
+from mluops_gtest.catalog.make import make_case
+from mluops_gtest.catalog.shapes import ShapeError, case_symbols
+from mluops_gtest.catalog.violation_search import Kinds, Look, Search, call_key
+from mluops_gtest.catalog.violations import EMPTY, LARGE, NULL, STRIDED, Kind, Violation, violation_between
+from mluops_gtest.core.call import Space
+from mluops_gtest.core.case import Case, CaseDraft
+from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.operator_parts import SPACE, KnownOperators
+
+# Why no call shows a pair, beside "none of N calls".
+EMPTY_EXCLUDES: Final = "empty excludes strided or large"
+SAME_SYMBOL: Final = "same symbol"
+NO_DESCRIPTOR: Final = "no descriptor to look at"
+UNDEFINED: Final = "the call is undefined"
+ANSWERED_BETWEEN: Final = "a check of the first one's status between them answers, too"
+# Of a check that is declared as never reached.
+REACHED: Final = "a call reaches it, although it is subsumed"
+# Why a just-valid neighbour of a limit is not asked.
+NOT_TOLD: Final = "no later check of another status answers"
+
+_CONSTANT: Final = "derived from a check: its values are not chosen"
+_NOTE_LARGE: Final = "2^31 elements and more: a descriptor without a buffer"
+Found = tuple[list[DerivedCase], list[Unseen]]
+
+
+def update_lock(declarations: Path, operators: KnownOperators, name: str, *, check: bool) -> str:
+    """Derive the cases that the operator's declarations ask for and write them into its derived.lock, if it is stale.
+
+    With `check` derive anew and write nothing: how the lock differs, in words; empty if it does not.
+    """
+    operator, path = operators[name], derived_path(declarations)
+    drafts, standards = load_written(declarations, operator)
+    if not standards:
+        return ""
+    locked, source = read_derived(path), digest_sources(declarations, standards, drafts)
+    if not check and locked is not None and locked.source == source:
+        return ""
+    derived = Derivation(source, *derive(operator, drafts, standards, operators.part(name, SPACE), locked))
+    if not check:
+        write_derived(path, derived)
+        return ""
+    if locked is None:
+        return f"{name}: {path} is missing"
+    return "" if derived_bytes(derived) == derived_bytes(locked) else f"{name}: {path} differs from what is derived"
+
+
+def derive(
+    operator: Operator,
+    drafts: Mapping[str, CaseDraft],
+    standards: Sequence[Standard],
+    space: Space | None,
+    locked: Derivation | None,
+) -> tuple[tuple[DerivedCase, ...], tuple[Unseen, ...]]:
+    """The cases of these standards, without calls that are declared already, and what no call shows.
+
+    Cases of the lock that still hold are preferred.
+    """
+    cases: list[DerivedCase] = []
+    unseen: list[Unseen] = []
+    known = set(_declared_calls(operator, drafts))
+    searches: dict[tuple[str, ...], Search] = {}
+    for standard in standards:
+        if standard.bases not in searches:
+            searches[standard.bases] = _search(operator, {name: drafts[name] for name in standard.bases}, space)
+        search = searches[standard.bases]
+        if standard.name == CHECKS:
+            found = derive_checks(search, drafts)
+        else:
+            found = derive_order(
+                search, [] if locked is None else [one for one in locked.cases if one.standard == ORDER]
+            )
+        for case in found[0]:
+            key = call_key(_applied(search.bases[case.base], case))
+            complete = _completed(operator, drafts[case.base], case)
+            if key not in known and complete is not None:
+                known.add(key)
+                cases.append(complete)
+        unseen += found[1]
+    return tuple(cases), tuple(unseen)
+
+
+def _search(operator: Operator, drafts: Mapping[str, CaseDraft], space: Space | None) -> Search:
+    search = Search(operator, {name: make_case(draft, operator) for name, draft in drafts.items()}, space)
+    for name, draft in drafts.items():
+        _refuse_alike(search, name, draft)
+    return search
+
+
+def _applied(base: Case, case: DerivedCase) -> Case:
+    return Violation("", case.changes, case.params, case.expect).apply(base)
+
+
+def _declared_calls(operator: Operator, drafts: Mapping[str, CaseDraft]) -> Iterator[object]:
+    """The calls of declared cases that a check answers."""
+    for draft in drafts.values():
+        if draft.expect.check is not None:
+            yield call_key(make_case(draft, operator))
+
+
+def _refuse_alike(search: Search, name: str, draft: CaseDraft) -> None:
+    """Sizes that are equal, or below 2, hide which of them a check looks at, unless the checks force them to be so."""
+    base = search.bases[name]
+    try:
+        sizes = case_symbols(base, search.operator)
+    except ShapeError as error:
+        raise DeclarationError(f"{draft.where}: the base {draft.id} does not have its shapes: {error}.") from error
+    free = {symbol: size for symbol, size in sizes.items() if _can_grow(search, name, symbol)}
+    small = next((symbol for symbol, size in free.items() if size < 2), None)
+    if small is not None:
+        raise DeclarationError(
+            f"{draft.where}: the base {draft.id} has {small} = {free[small]}; let every size of a base be at least 2."
+        )
+    for one, other in combinations(free, 2):
+        if free[one] == free[other]:
+            raise DeclarationError(
+                f"{draft.where}: the base {draft.id} has {one} = {other} = {free[one]}; let the sizes of a base be "
+                "different, so that no check can mistake one for the other."
+            )
+
+
+def _can_grow(search: Search, name: str, symbol: str) -> bool:
+    """No check refuses one more of it."""
+    looks = (search.look(name, (kind,)) for kind in search.kinds[name] if kind.slug == f"all_{symbol}_more".lower())
+    return any(look is not None and look.computes for look in looks)
+
+
+def case_name(check: str, slug: str) -> str:
+    """The name of the case in which this check answers; it does not say the same twice."""
+    return slug if slug == check or slug.startswith(f"{check}_") else f"{check}_{slug}"
+
+
+def derive_checks(search: Search, drafts: Mapping[str, CaseDraft]) -> Found:
+    """For every check that a call can reach: calls that break it alone, and the just-valid neighbours of its limits."""
+    cases: dict[str, DerivedCase] = {}
+    unseen = list(_reached(search))
+    beyond: set[tuple[str, str, str]] = set()
+    for place, looks in search.least.answered.items():
+        check = search.operator.checks[place]
+        chosen = [look for look in looks if len(look.kinds) == 1 and _is_own(look.kinds[0], check.name)]
+        if not any(map(search.is_told, chosen)):
+            others = [look for look in looks if len(look.kinds) > 1 or not _is_own(look.kinds[0], check.name)]
+            chosen += ([look for look in others if search.is_told(look)] or others)[:1]
+        if not chosen:
+            unseen.append(Unseen(check.name, "", "reached", f"none of {len(search.singles)} calls"))
+        for look in chosen:
+            name = case_name(check.name, look.slug)
+            cases.setdefault(name, _derived(search, look, CHECKS, name))
+            beyond.add((look.base, look.kinds[0].target, check.name))
+    not_told: dict[tuple[str, str], Unseen] = {}
+    told: set[tuple[str, str]] = set()
+    for base, kind, name in _limits(search):
+        if (base, kind.target, name) in beyond and case_name(name, kind.slug) not in cases:
+            neighbour = _neighbour(search, base, kind, name, drafts[base])
+            if isinstance(neighbour, DerivedCase):
+                cases[neighbour.name] = neighbour
+                told.add((name, kind.target))
+            else:
+                not_told[name, kind.target] = neighbour
+    unseen += [one for key, one in not_told.items() if key not in told]
+    return list(cases.values()), unseen
+
+
+def _limits(search: Search) -> Iterator[tuple[str, Kind, str]]:
+    """Each just-valid kind on its base, with the checks that refuse one more."""
+    for base, kinds in search.kinds.items():
+        for kind in kinds:
+            if kind.is_valid:
+                yield from ((base, kind, name) for name in sorted(kind.limit_of or ()))
+
+
+def _reached(search: Search) -> Iterator[Unseen]:
+    """The checks that are declared as never reached, and are."""
+    found = {look.answer: look for look in search.singles if look.answer is not None and look.is_defined}
+    for place, look in sorted(found.items()):
+        if search.operator.checks[place].subsumed is not None:
+            yield Unseen(search.operator.checks[place].name, "", look.slug, REACHED)
+
+
+def _is_own(kind: Kind, check: str) -> bool:
+    return kind.limit_of is None or check in kind.limit_of
+
+
+def _neighbour(search: Search, base: str, kind: Kind, name: str, draft: CaseDraft) -> DerivedCase | Unseen:
+    """The last call that the check does not refuse: it computes, or a later check of another status answers."""
+    checks = search.operator.checks
+    own = next(place for place, check in enumerate(checks) if check.name == name)
+    case = case_name(name, kind.slug)
+    alone = search.look(base, (kind,))
+    if alone is not None and alone.computes and alone.is_defined:
+        derived = replace(_derived(search, alone, CHECKS, case), doc=f"{checks[own].doc}: just valid")
+        complete = _completed(search.operator, draft, derived)
+        if complete is not None:
+            return complete
+    nulls = [one for one in search.kinds[base] if one.category == NULL and one.what == "ptr_null"]
+    for kinds in ((kind,), *((kind, null) for null in nulls)):
+        look = search.look(base, kinds)
+        if look is None or look.answer is None or not look.is_defined:
+            continue
+        if look.answer > own and checks[look.answer].status != checks[own].status:
+            doc = f"{checks[own].doc}: just valid for {name}; {checks[look.answer].message}"
+            return replace(_derived(search, look, CHECKS, case), doc=doc)
+    return Unseen(name, "", case, NOT_TOLD)
+
+
+def _completed(operator: Operator, base: CaseDraft, case: DerivedCase) -> DerivedCase | None:
+    """The case, which says why its baseline is constant if it is; None where it computes what cannot be computed."""
+    if not operator.computes(case.expect.status, case.expect.check):
+        return case
+    plain = replace(case, expect=replace(case.expect, degenerate=None))
+    for one in (plain, replace(case, expect=replace(case.expect, degenerate=_CONSTANT))):
+        with contextlib.suppress(ContentError):
+            make_case(draft_of(base, one, base.where), operator)
+            return one
+    return None
+
+
+def _derived(search: Search, look: Look, standard: str, name: str, more: str = "") -> DerivedCase:
+    """The case of a call, which expects what the checks say of it."""
+    base = search.bases[look.base]
+    violation = violation_between(base, look.case, name)
+    check = None if look.answer is None else search.operator.checks[look.answer]
+    expect = violation.caller
+    if check is not None:
+        expect = replace(expect, status=check.status, check=check.name)
+    is_large = any(tensor.desc.is_large for tensor in look.case.tensors)
+    return DerivedCase(
+        name=name,
+        standard=standard,
+        base=look.base,
+        tags=("boundary",) if check is None else ("negative",),
+        doc="" if check is None else f"{check.doc}: {check.message}{more}",
+        expect=expect,
+        changes=violation.changes,
+        params=violation.params,
+        note=_NOTE_LARGE if is_large else "",
+    )
+
+
+class Demand(NamedTuple):
+    """The order of two checks, by their places, of which the first answers."""
+
+    first: int
+    later: int
+    # The first asked behind the later one is seen; else the later one asked before the first.
+    behind: bool
+
+
+def orders_told_by(operator: Operator, look: Look) -> Iterator[Demand]:
+    """What the answer to this call shows of the order of checks."""
+    if look.answer is None or not look.is_defined:
+        return
+    own, is_answered_between = operator.checks[look.answer], False
+    for place in range(look.answer + 1, len(operator.checks)):
+        check = operator.checks[place]
+        if look.holds[place] is not False:
+            continue
+        if check.status == own.status:
+            is_answered_between = True
+        elif check.subsumed is None:
+            yield Demand(look.answer, place, behind=False)
+            if not is_answered_between:
+                yield Demand(look.answer, place, behind=True)
+
+
+def derive_order(search: Search, locked: Sequence[DerivedCase]) -> Found:
+    """For every two checks of different statuses the calls that show which comes first; few calls show many pairs."""
+    operator = search.operator
+    reachable = [place for place, check in enumerate(operator.checks) if check.subsumed is None]
+    status = [check.status for check in operator.checks]
+    pairs = [pair for pair in combinations(reachable, 2) if status[pair[0]] != status[pair[1]]]
+    wanted = {Demand(*pair, behind=behind) for pair in pairs for behind in (False, True)}
+    cases: dict[str, DerivedCase] = {}
+    shows: dict[str, set[Demand]] = {}
+    for case in locked:
+        look = _locked_look(search, case)
+        if look is not None and wanted & (shown := set(orders_told_by(operator, look))):
+            cases[case.name], shows[case.name] = _order_case(search, look, case.name), shown
+            wanted -= shown
+    unseen: list[Unseen] = []
+    for first, later in pairs:
+        both = {Demand(first, later, behind=False), Demand(first, later, behind=True)}
+        if not wanted & both:
+            continue
+        look, reason, calls = _find_pair(search, first, later)
+        names = operator.checks[first].name, operator.checks[later].name
+        if look is not None and wanted & set(orders_told_by(operator, look)):
+            look = _extended(search, look, wanted)
+            name = f"{names[0]}_before_{names[1]}"
+            cases[name] = _order_case(search, look, name)
+            shows[name] = set(orders_told_by(operator, look))
+            wanted -= shows[name]
+        if wanted & both:
+            unseen.append(Unseen(*names, "order" if both <= wanted else "behind", reason, calls))
+    return [cases[name] for name in _needed(shows)], unseen
+
+
+def _needed(shows: Mapping[str, set[Demand]]) -> list[str]:
+    """The names without those whose call shows nothing that no other shows."""
+    times = Counter(demand for shown in shows.values() for demand in shown)
+    needed = []
+    for name, shown in reversed(list(shows.items())):
+        if all(times[demand] > 1 for demand in shown):
+            times.subtract(shown)
+        else:
+            needed.append(name)
+    return needed[::-1]
+
+
+def _order_case(search: Search, look: Look, name: str) -> DerivedCase:
+    later = {demand.later for demand in orders_told_by(search.operator, look)}
+    count = f"the {len(later)} later checks of another status that are" if len(later) > 1 else "a later check that is"
+    return _derived(search, look, ORDER, name, f"; reported before {count} broken too")
+
+
+def _locked_look(search: Search, case: DerivedCase) -> Look | None:
+    """The call of a case in the lock; None where it no longer shows the pair that it is named after."""
+    if case.base not in search.bases:
+        return None
+    look = search.look_at(case.base, (), _applied(search.bases[case.base], case))
+    checks = search.operator.checks
+    named = (
+        f"{checks[one.first].name}_before_{checks[one.later].name}" for one in orders_told_by(search.operator, look)
+    )
+    return look if case.name in named else None
+
+
+def _find_pair(search: Search, first: int, later: int) -> tuple[Look | None, str, int]:
+    """The call that shows most of the pair, why none shows all of it, and how many were tried."""
+    best: Look | None = None
+    calls, is_undefined = 0, False
+    could_look = can_answer = False
+    for look in _products(search, first, later):
+        calls += 1
+        if look.answer != first:
+            continue
+        can_answer = True
+        could_look = could_look or look.holds[later] is not None
+        if look.holds[later] is False:
+            is_undefined = is_undefined or not look.is_defined
+            shown = set(orders_told_by(search.operator, look))
+            if Demand(first, later, behind=True) in shown:
+                return look, "", calls
+            if best is None and Demand(first, later, behind=False) in shown:
+                best = look
+    if best is not None:
+        return best, ANSWERED_BETWEEN, calls
+    if is_undefined:
+        return None, UNDEFINED, calls
+    if can_answer and not could_look:
+        return None, NO_DESCRIPTOR, calls
+    return None, _exclusion(search, first, later) or f"none of {calls} calls", calls
+
+
+def _products(search: Search, first: int, later: int) -> Iterator[Look]:
+    """Each least call that the first answers with each least violation of the later one, in both orders."""
+    for one in search.least.answered[first]:
+        for other in search.least.broken[later]:
+            if one.base != other.base:
+                continue
+            for kinds in ((*one.kinds, *other.kinds), (*other.kinds, *one.kinds)):
+                look = search.look(one.base, kinds)
+                if look is not None:
+                    yield look
+
+
+def _exclusion(search: Search, first: int, later: int) -> str:
+    """Why the two cannot both be broken, where that is one of the known reasons."""
+    looks = [search.least.answered[first], search.least.broken[later]]
+    if any(_all_have(one, EMPTY) and _all_have(other, STRIDED, LARGE) for one, other in (looks, reversed(looks))):
+        return EMPTY_EXCLUDES
+    touched = [[_touched(search, look) for look in own] for own in looks]
+    if all(one & other for one in touched[0] for other in touched[1]):
+        return SAME_SYMBOL
+    return ""
+
+
+def _all_have(looks: Sequence[Look], *categories: str) -> bool:
+    return all(any(kind.category in categories for kind in look.kinds) for look in looks)
+
+
+def _touched(search: Search, look: Look) -> frozenset[tuple[str, object]]:
+    """What differs from the base: axes and types of tensors, parameters."""
+    base = search.bases[look.base]
+    found: set[tuple[str, object]] = set()
+    for old, new in zip(base.tensors, look.case.tensors, strict=True):
+        if len(old.desc.dims) != len(new.desc.dims):
+            found |= {(old.id, axis) for axis in range(len(old.desc.dims))}
+        else:
+            lengths = zip(old.desc.dims, new.desc.dims, strict=True)
+            found |= {(old.id, axis) for axis, (before, now) in enumerate(lengths) if before != now}
+    violation = violation_between(base, look.case, "")
+    return frozenset(found | {(name, None) for name in violation.params})
+
+
+def _extended(search: Search, look: Look, wanted: set[Demand]) -> Look:
+    """The call with violations of further checks, as long as it shows all that it showed before, and more."""
+    assert look.answer is not None
+    shown = set(orders_told_by(search.operator, look))
+    for later in range(look.answer + 1, len(search.operator.checks)):
+        for behind in (True, False):
+            demand = Demand(look.answer, later, behind)
+            if demand in wanted - shown:
+                look = _with_demand(search, look, demand) or look
+                shown = set(orders_told_by(search.operator, look))
+    return look
+
+
+def _with_demand(search: Search, look: Look, demand: Demand) -> Look | None:
+    """The call with a violation of one more check, which shows that demand beside all that it showed before."""
+    shown = set(orders_told_by(search.operator, look))
+    for other in search.least.broken.get(demand.later, ()):
+        if other.base == look.base:
+            more = search.look(look.base, _strided_last((*look.kinds, *other.kinds)))
+            if more is not None and {demand, *shown} <= set(orders_told_by(search.operator, more)):
+                return more
+    return None
+
+
+def _strided_last(kinds: Kinds) -> Kinds:
+    """A new length makes a tensor contiguous again."""
+    return tuple(
+        chain.from_iterable(
+            [kind for kind in kinds if (kind.category == STRIDED) is is_strided] for is_strided in (False, True)
+        )
+    )
