@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.plain_c import at, compiled, number
 from benchmarks.rows import Goal, Round, Rounds, Row, interleaved, share
 from mluops_gtest.base.native.library import numpy_alone
-from mluops_gtest.core.operator import Bound
+from mluops_gtest.core.declaration import Bound
 from mluops_gtest.core.tensor import Array, CriterionKind, DType
 from mluops_gtest.judging.criteria import compare
 from mluops_gtest.judging.elementwise import Limits

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mluops_gtest.base.errors import HarnessError
     from mluops_gtest.core.call import Declined, OpCall, Status
     from mluops_gtest.core.case import Backend
-    from mluops_gtest.core.operator import Baseline
+    from mluops_gtest.core.declaration import Baseline
     from mluops_gtest.core.outcome import Outcome
     from mluops_gtest.core.report import RunReport
     from mluops_gtest.core.result import CaseResult

@@ -23,7 +23,8 @@ from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.buffers import baseline_of
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Backend, Query
-from mluops_gtest.core.operator import Baseline, Operator
+from mluops_gtest.core.declaration import Baseline
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.report import CaseFinished, Event, Listener, ReportFormat, RunReport
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType

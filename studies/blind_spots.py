@@ -24,7 +24,7 @@ from mluops_gtest.catalog.selection import Selected, Session
 from mluops_gtest.catalog.source import BoundCache
 from mluops_gtest.core.case import Query
 from mluops_gtest.core.cause import BeyondBound
-from mluops_gtest.core.operator import Bound
+from mluops_gtest.core.declaration import Bound
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.tensor import Array, CriterionKind, DType, Precision, WorkingPrecision
 from mluops_gtest.judging.blocks import elements_of

@@ -19,7 +19,8 @@ import numpy as np
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.call import OpCall, Status
 from mluops_gtest.core.case import Case
-from mluops_gtest.core.operator import Mutant, Operator
+from mluops_gtest.core.declaration import Mutant
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import MUTANTS, SPACE
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller

@@ -17,7 +17,8 @@ from pathlib import Path
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.call import OpCall, Status
 from mluops_gtest.core.case import Case, Query
-from mluops_gtest.core.operator import Mutant, Operator
+from mluops_gtest.core.declaration import Mutant
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import MUTANTS, REDUCTIONS
 from mluops_gtest.running.caller import Caller, InlineCaller, open_callers
 from mluops_gtest.running.case_run import CaseRun, Options

@@ -1,26 +1,71 @@
 """Recipes: clouds and centres for which every float evaluation of the distances finds the same points.
 
 Coordinates are integers times 2^exponent, and the radii are in the same units as the coordinates. All recipes but
-`precise` draw lattices on which distances are exact; `precise` keeps every distance clear of both spheres.
-"""
+`precise` draw lattices on which distances are exact; `precise` keeps every distance clear of both spheres."""
 
 import math
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
+from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
-from .._shared.points import (
-    CENTRED,
-    assert_lattice,
-    farthest_sample,
-    offsets,
-    placed,
-    surfaces,
-)
-from .clear_clouds import clear_cloud
+from .._shared.points import CENTRED, FULL, assert_lattice, clear_of_spheres, farthest_sample, offsets, placed, surfaces
+
+# Clouds with full mantissas whose points all keep clear of the spheres around all centres.
+
+
+# Within ±1 in float; in half ±16, so that no square of a difference is subnormal.
+_EXPONENT = {DType.FLOAT: -24, DType.HALF: -7}
+# How far inside or outside of the sphere a pair of points lies, relative to the radius: farther than rounding carries,
+# nearer than arithmetic of fewer bits can tell.
+_SKIN = {DType.FLOAT: 1e-5, DType.HALF: 2.0**-7}
+# Centres that are drawn for one that stays: many half rows have a distance too near a sphere.
+_CANDIDATES = {DType.FLOAT: 2, DType.HALF: 12}
+
+
+def clear_cloud(
+    draw: Draw, name: str, dtype: DType, centres: int, points: int, squared_radii: Sequence[float]
+) -> tuple[Array, Array]:
+    """Centres [centres, 3] and points [points + 2·centres, 3], two of each centre beside its outer sphere."""
+    full, exponent = FULL[dtype], _EXPONENT[dtype]
+    candidates = _CANDIDATES[dtype] * centres
+    middle = draw.stream(f"{name} centres").integers(-(full // 2), full // 2 + 1, (candidates, 3))
+    skins = middle[:, None] + _beside_sphere(draw, name, dtype, candidates, squared_radii[1] ** 0.5 / 2.0**exponent)
+    if np.abs(skins).max() > full:
+        raise ValueError("max_radius leaves the range of full mantissas; give a smaller one")
+    around = draw.stream(f"{name} points").integers(-full, full + 1, (points, 3))
+    new_xyz, pairs, cloud = (placed(units, exponent, dtype) for units in (middle, skins, around))
+    rows = _clear_rows(new_xyz, pairs, cloud, squared_radii)[:centres]
+    if len(rows) < centres:
+        raise ValueError(f"only {len(rows)} of {candidates} centres keep clear; give fewer points or centres")
+    everything = np.concatenate([pairs[rows].reshape(-1, 3), cloud])
+    return new_xyz[rows], everything[draw.stream(f"{name} order").permutation(len(everything))]
+
+
+def _beside_sphere(draw: Draw, name: str, dtype: DType, count: int, radius: float) -> Array:
+    """Integer vectors [count, 2, 3] of any direction, one a little shorter than the radius and one a little longer."""
+    way = draw.stream(f"{name} directions").integers(-(1 << 20), 1 << 20, (count, 2, 3)).astype(np.float64)
+    x, y, z = np.moveaxis(np.square(way), -1, 0)
+    length = radius * (1 + np.array([-1.0, 1.0]) * _SKIN[dtype])
+    vectors: Array = np.rint(way * (length / np.sqrt(x + y + z))[..., None]).astype(np.int64)
+    return vectors
+
+
+def _clear_rows(new_xyz: Array, pairs: Array, cloud: Array, squared_radii: Sequence[float]) -> list[int]:
+    """The centres that may stand together with their pairs: each keeps clear of the cloud and of all pairs kept."""
+    alone = clear_of_spheres(new_xyz[None], cloud[None], squared_radii)[0]
+    # [centre, owner of the pair]
+    clear = clear_of_spheres(np.broadcast_to(new_xyz, (len(pairs), *new_xyz.shape)), pairs, squared_radii).T
+    kept: list[int] = []
+    for row in np.flatnonzero(alone & clear.diagonal()).tolist():
+        if clear[row, kept].all() and clear[kept, row].all():
+            kept.append(row)
+    return kept
+
 
 _DEFAULTS = {"min_radius": 0.0, "max_radius": 2.5, "nsample": 3}
 
@@ -157,9 +202,6 @@ def nonfinite(
     return made
 
 
-RECIPES = {recipe.__name__: recipe for recipe in (objects, scattered, planted, shells, precise, nonfinite)}
-
-
 def _complete(params: Params) -> dict[str, Any]:
     """All parameters, the radii as the floats that a caller passes."""
     p: dict[str, Any] = _DEFAULTS | dict(params)
@@ -203,3 +245,81 @@ def _sites(draw: Draw, dtype: DType, count: int, reach: int) -> Array:
     chosen = draw.stream("new_xyz").sample(per_axis**3, count)
     places = np.stack([chosen // per_axis**2, chosen // per_axis % per_axis, chosen % per_axis], axis=1)
     return first + step * places
+
+
+# What fuzzing draws: clouds on lattices or clear of both spheres, for radii that meet many points, few or none.
+
+
+_NONFINITE = ("nan", "inf", "negative_inf")
+# In units of the lattice; min_radius above max_radius is an empty shell, and 0 finds the centre alone.
+_RADII = ((0.0, 2.5), (1.5, 3.5), (0.0, 1.0), (0.0, 0.0), (2.0, 2.0), (3.0, 1.0), (0.0, 100.0), (1.0, 1.5), (0.5, 9.0))
+
+
+def draw(at: Mapping[str, Any]) -> Drawn | None:
+    """Spheres of these radii around the centres of one of the recipes."""
+    what, exponent = at["what"], at["exponent"]
+    scale = 1.0 if what == "precise" else 2.0**exponent
+    params = {"min_radius": at["radii"][0] * scale, "max_radius": at["radii"][1] * scale, "nsample": at["nsample"]}
+    clouds = {"batches": at["batches"], "centres": at["centres"], "points": at["points"]}
+    match what:
+        case "scattered":
+            args = {**clouds, "spread": at["spread"], "exponent": exponent}
+        case "offset":
+            args = {**clouds, "spread": at["spread"], "offset": True}
+            params |= {"min_radius": at["radii"][0], "max_radius": at["radii"][1]}
+        case "planted":
+            # All places of the shell are listed.
+            if at["radii"][1] > 9 or at["radii"][1] == 0:
+                return None
+            last = at["points"] - 1
+            places = dict.fromkeys((0, last // 2, last))
+            rows = tuple((place + at["centres"] - 1) % at["centres"] for place in places)
+            args = {"centres": at["centres"], "points": at["points"], "hits": tuple(places), "rows": rows}
+            params |= {"min_radius": 0.0, "max_radius": at["radii"][1]}
+        case "shells":
+            squares = (0, 1, 2, 4, 5, 6, 9)[: at["spread"] + 1]
+            each = max(1, at["points"] // (len(squares) * at["centres"]))
+            args = {"squares": squares, "each": each, "batches": at["batches"], "centres": at["centres"]}
+            args["exponent"] = exponent
+        case "precise":
+            # Of half rows few keep clear of all points.
+            if at["centres"] * at["points"] > (512 if at["dtype"] == "half" else 8192):
+                return None
+            args = clouds
+            params |= {"min_radius": at["radii"][0] / 16, "max_radius": at["radii"][1] / 16}
+            if at["dtype"] == "half":
+                params |= {"min_radius": at["radii"][0], "max_radius": at["radii"][1]}
+        case _:
+            value, _, where = what.rpartition(" ")
+            args = {"value": value, "where": where}
+            what = "nonfinite"
+            params |= {"min_radius": at["radii"][0], "max_radius": at["radii"][1]}
+    return Drawn("scattered" if what == "offset" else what, params, args, at["dtype"])
+
+
+SPACE = Space(
+    axes={
+        "dtype": Choice(("float", "half")),
+        "batches": Sizes(1, 5),
+        "centres": Sizes(1, 513),
+        "points": Sizes(1, 2049),
+        "nsample": Sizes(0, 129),
+        "radii": Choice(_RADII),
+        "spread": Choice((1, 2, 3, 6)),
+        "exponent": Choice((0, -2, 3)),
+        "what": Choice(
+            (
+                *("scattered", "offset", "planted", "shells", "precise"),
+                *(f"{value} {where}" for value in _NONFINITE for where in ("centre", "point", "both")),
+            )
+        ),
+    },
+    draw=draw,
+    elements=lambda at: (
+        at["batches"] * (at["centres"] * (3 + at["nsample"]) + 3 * at["points"] + at["centres"] * at["points"] // 16)
+    ),
+    limits=(536895361,),
+)
+
+
+RECIPES = {recipe.__name__: recipe for recipe in (objects, scattered, planted, shells, precise, nonfinite)}

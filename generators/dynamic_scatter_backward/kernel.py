@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from mluops_gtest.authoring import DType, OpCall, Status, TensorArg
+from mluops_gtest.authoring import (
+    DType,
+    OpCall,
+    Status,
+    TensorArg,
+)
+
+# The float32 implementation that the numpy backend runs: leaders first, then the contested rest backwards.
+
 
 _FLOATS = ("grad_voxel_feats", "feats", "voxel_feats", "grad_feats")
 _INTS = ("point2voxel_map", "voxel_points_count", "voxel_num")

@@ -6,13 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
-from mluops_gtest.authoring.mistakes import (
-    cached_by_shape,
-    input_cleared,
-    part_left,
-    sum_goes_on,
-    tails_left,
-)
+from mluops_gtest.authoring.mistakes import cached_by_shape, input_cleared, part_left, sum_goes_on, tails_left
 from mluops_gtest.authoring.roundings import flushed
 
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, Stream
+from mluops_gtest.authoring import Array, Draw, DType, OpCall, Params, RecipeOutput, Stream
+from mluops_gtest.authoring.reductions import Reduction, changed, without_rows
+from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
-from .checks import REDUCE_MODE_MAX
+from . import REDUCE_MODE_MAX
 
 Placement = Literal["shuffled", "sorted"]
 Values = Literal["lattice", "wide", "ulps", "subnormal", "signs", "tiny"]
@@ -228,6 +230,95 @@ def _pool(
         voxel_points_count=counts.astype("<i4"),
         voxel_num=np.array([voxel_num], "<i4"),
     )
+
+
+# What fuzzing draws: poolings of many kinds, with ties, vacant voxels, spare rows and points outside.
+
+
+_UNMATCHED = tuple(f"{share} {side}" for share in ("half", "rows", "all") for side in ("above", "below"))
+_COUNTS = ("right", "zero", "random")
+
+
+def draw(at: Mapping[str, Any]) -> Drawn | None:
+    """A pooling by one of the recipes."""
+    what = at["what"]
+    sizes = {name: at[name] for name in ("points", "voxels", "channels")}
+    match what:
+        case "pooled":
+            kinds = ("vacant", "spare", "outside", "placement", "values", "ends_win")
+            args: dict[str, Any] = {**sizes, **{name: at[name] for name in kinds}}
+            if at["points"] < at["voxels"] + at["vacant"] + at["spare"]:
+                return None
+        case "tied":
+            args = {**sizes, "levels": at["levels"]}
+        case "duplicated_maximum":
+            last = at["points"] - 1
+            args = {"points": at["points"], "channels": at["channels"]}
+            args["at"] = tuple(dict.fromkeys((last // 2, last)))
+        case "signed_zeros":
+            args = sizes
+        case _ if what in _UNMATCHED:
+            share, _, side = what.partition(" ")
+            args, what = {**sizes, "share": share, "side": side}, "unmatched"
+        case counts:
+            args, what = {**sizes, "counts": counts}, "miscounted"
+    return None if at["points"] < at["voxels"] else Drawn(what, {}, args)
+
+
+SPACE = Space(
+    axes={
+        "points": Sizes(1, 2049),
+        "voxels": Sizes(1, 1025),
+        "channels": Sizes(1, 257),
+        "vacant": Choice((0, 1, 5)),
+        "spare": Choice((0, 1, 3)),
+        "outside": Choice((0, 1, 7)),
+        "placement": Choice(("shuffled", "sorted")),
+        "values": Choice(get_args(Values)),
+        "ends_win": Choice((False, True)),
+        "levels": Choice((1, 2, 5)),
+        "what": Choice(("pooled", "tied", "duplicated_maximum", "signed_zeros", *_UNMATCHED, *_COUNTS)),
+    },
+    draw=draw,
+    elements=lambda at: 2 * at["channels"] * (at["points"] + at["voxels"]) + at["points"] + at["voxels"],
+)
+
+
+# How a call becomes smaller: fewer points, voxels and channels, with the counts that belong to them.
+
+
+_BY_POINT = ("feats", "point2voxel_map")
+_BY_VOXEL = ("grad_voxel_feats", "voxel_feats", "voxel_points_count")
+
+
+def _without_points(call: OpCall, start: int, stop: int) -> RecipeOutput:
+    """Their voxels count so many fewer; one that kept its count had a wrong one before."""
+    inputs = {name: without_rows(call.array(name), start, stop) for name in _BY_POINT}
+    counts = call.array("voxel_points_count").copy()
+    gone = call.array("point2voxel_map")[start:stop]
+    np.subtract.at(counts, gone[gone >= 0], 1)
+    points = call.tensor("feats").dims[0] - (stop - start)
+    dims = (points, *call.tensor("grad_feats").dims[1:])
+    return changed(call, {**inputs, "voxel_points_count": counts}, outputs={"grad_feats": dims})
+
+
+def _without_voxels(call: OpCall, start: int, stop: int) -> RecipeOutput:
+    """The points of a lost voxel are in none."""
+    inputs = {name: without_rows(call.array(name), start, stop) for name in _BY_VOXEL}
+    number = call.array("voxel_num")
+    left = number - np.clip(number - start, 0, stop - start).astype(number.dtype)
+    return changed(call, {**inputs, "voxel_num": left, "point2voxel_map": _renamed(call, start, stop)})
+
+
+def _renamed(call: OpCall, start: int, stop: int) -> Array:
+    names = call.array("point2voxel_map")
+    return np.select([names >= stop, names >= start], [names - (stop - start), -1], names)
+
+
+REDUCTIONS = {
+    "points": Reduction(lambda call: call.tensor("feats").dims[0], _without_points),
+    "voxels": Reduction(lambda call: call.tensor("voxel_feats").dims[0], _without_voxels),
+}
 
 
 RECIPES: Mapping[str, Callable[..., RecipeOutput]] = {

@@ -1,22 +1,545 @@
 """get_indice_pairs: which active input site meets which output site at every kernel offset of a sparse convolution."""
 
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
 from mluops_gtest.authoring import (
+    SIZE_NULL,
+    Array,
+    Baseline,
+    Check,
     DType,
+    OpCall,
     Operator,
     OutputSpec,
     ParamField,
     ParamMessage,
+    QueryChecks,
+    SizedAxis,
     TensorSpec,
+    Theory,
+    UndefinedDataError,
     exact,
 )
+from mluops_gtest.authoring.c_api import (
+    ASKED_SIZE,
+    HANDLE,
+    PARAMS,
+    WORKSPACE,
+    WORKSPACE_SIZE,
+    CFunction,
+    CParams,
+    CSignature,
+    descriptor,
+    host_array,
+    scalar,
+    tensor,
+)
+from mluops_gtest.authoring.checks import (
+    arch,
+    arrays,
+    descriptors,
+    dim,
+    dims,
+    dtypes,
+    empty,
+    handle,
+    large,
+    params,
+    pointers,
+    ranks,
+    require,
+    strided,
+    workspace,
+)
+from mluops_gtest.authoring.exact_numbers import ExactElement
+from mluops_gtest.authoring.suspects import Suspect
 
-from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER, QUERIES
+from .._shared.sparse import Geometry, find_pairs
 from .kernel import kernel
-from .precondition import precondition
-from .recipes import RECIPES
-from .reference import reference, theory
-from .sizes import SIZES
-from .suspects import SUSPECTS
+
+_MAX_OFFSETS = 4096
+_MAX_SITES = 1_000_000
+
+
+def _offsets(call: OpCall) -> int:
+    return math.prod(call.param("filter_space"))
+
+
+def _sites(call: OpCall) -> int:
+    return call.tensor("indices").dims[0]
+
+
+def _for_sub_m(name: str, holds: Callable[[OpCall], bool], message: str) -> Check:
+    return require(f"sub_m_{name}", lambda call: not call.param("sub_m") or holds(call), message, "§1.2")
+
+
+# The C order; case files list out_indices first.
+_TENSORS = ("indices", "indice_pairs", "out_indices", "indice_num")
+_EMPTY = tuple(f"{tensor}_empty" for tensor in _TENSORS)
+
+CHECKS = (
+    handle("released"),
+    descriptors("sparse_conv_desc", *_TENSORS, doc="released"),
+    arrays(doc="released"),
+    # The setter of the descriptor refuses these, so they answer before the device is looked at.
+    params("dimnb", doc="§1.4 (1)", name="{}_value"),
+    params("batch", doc="released", name="{}_value"),
+    params("transpose", "inverse", doc="§1.4 (2)", name="{}_value"),
+    params(
+        *("pad", "stride", "dilation", "input_space", "filter_space", "output_space"), doc="released", name="{}_value"
+    ),
+    arch("released"),
+    ranks(*_TENSORS, doc="§1.4"),
+    dims("indices.1", "out_indices.1", "indice_pairs.1", "indice_pairs.2", doc="§1.4"),
+    dims("indice_num.0 = indice_pairs.0", doc="§1.4 (5)"),
+    # The products below are exact integers; the released code overflows int32.
+    require(
+        "indices_dim0",
+        lambda call: _sites(call) <= call.param("batch") * math.prod(call.param("input_space")),
+        "there cannot be more sites than cells of the input space",
+        "released",
+    ),
+    require(
+        "dilated_stride",
+        lambda call: all(
+            stride == 1 or dilation == 1
+            for stride, dilation in zip(call.param("stride"), call.param("dilation"), strict=True)
+        ),
+        "an axis cannot have both a stride and a dilation",
+        "released",
+    ),
+    dim("indice_pairs", 0, _offsets, "indice_pairs must have one row per kernel offset", "§1.4"),
+    require(
+        "offsets_limit",
+        lambda call: _offsets(call) <= _MAX_OFFSETS,
+        f"the kernel must have at most {_MAX_OFFSETS} offsets",
+        "released",
+    ),
+    require(
+        "out_indices_dim0",
+        lambda call: call.tensor("out_indices").dims[0] <= call.param("batch") * math.prod(call.param("output_space")),
+        "out_indices cannot have more rows than the output space has cells",
+        "released",
+    ),
+    strided(*_TENSORS, doc="§1.4"),
+    require(
+        "sites_limit", lambda call: _sites(call) <= _MAX_SITES, f"there must be at most {_MAX_SITES} sites", "released"
+    ),
+    large(*_TENSORS, doc="released"),
+    dtypes(*_TENSORS, doc="§1.4 (3)"),
+    _for_sub_m(
+        "space",
+        lambda call: call.param("input_space") == call.param("output_space"),
+        "sub_m needs an output space equal to the input space",
+    ),
+    _for_sub_m("stride", lambda call: call.param("stride") == (1, 1, 1), "sub_m needs stride 1"),
+    _for_sub_m("dilation", lambda call: call.param("dilation") == (1, 1, 1), "sub_m needs dilation 1"),
+    # §1.1: a call without elements returns at once, with num_act_out 0.
+    empty(*_TENSORS, doc="§1.1"),
+    pointers(*_TENSORS, doc="released"),
+    workspace("released"),
+)
+
+# The operator's own checks up to the early return. A query that looks for empty tensors first, as the released one
+# does, keeps to the document, too: what it owes to a call that is wrong otherwise is said nowhere.
+_NULLS = ("handle_null", "sparse_conv_desc_null", *(f"{tensor}_desc_null" for tensor in _TENSORS))
+QUERIES = {
+    "mluOpGetIndicePairsWorkspaceSize": QueryChecks((*_NULLS, SIZE_NULL, *_EMPTY, "… indices_empty"), silent=_EMPTY)
+}
+
+# Without one of these another check answers with the same status.
+ANSWERED_ANYWAY = {"indices_empty": "without sites indice_pairs is empty as well"}
+
+# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
+# is neither strided nor large), the others are not proved to.
+NOT_TOGETHER = {
+    "arch": ("offsets_limit", "sites_limit"),
+    "indices_dim0": ("indice_pairs_large", "indices_empty"),
+    "indice_pairs_dim0": ("indice_pairs_large", "indices_empty"),
+    "offsets_limit": ("indices_empty",),
+    "out_indices_dim0": ("out_indices_empty",),
+    "indices_strided": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "indices_empty"),
+    "indice_pairs_strided": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "indices_empty"),
+    "out_indices_strided": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "out_indices_empty"),
+    "indice_num_strided": ("sub_m_space", "sub_m_stride", "sub_m_dilation"),
+    "sites_limit": ("indices_empty",),
+    "indice_pairs_large": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "indices_empty"),
+    "out_indices_large": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "out_indices_empty"),
+}
+
+
+# What the document takes for granted about the sites: no kernel can be held to a case that breaks it.
+
+
+def precondition(call: OpCall) -> str | None:
+    """Every site lies in the batch and in the input space, none is there twice (§1.2), and sub_m's copies have room."""
+    sites = call.array("indices")
+    for axis, limit in enumerate((call.param("batch"), *call.param("input_space"))):
+        if sites[:, axis].min() < 0 or sites[:, axis].max() >= limit:
+            return f"indices[:, {axis}] leaves 0 … {limit - 1}"
+    rows = call.tensor("out_indices").dims[0]
+    # By default only the search can tell how many outputs there are.
+    if call.param("sub_m") == 1 and rows < len(sites):
+        return f"out_indices has {rows} rows for the {len(sites)} sites of sub_m"
+    return _repeated(sites)
+
+
+def _repeated(sites: Array) -> str | None:
+    """The first site that stands in two rows, in words."""
+    # Two columns as one number: two keys sort faster than four, and no product of axis lengths can overflow.
+    keys = np.ascontiguousarray(sites).view("<u8")
+    order = np.lexsort((keys[:, 0], keys[:, 1]))
+    same = np.flatnonzero((keys[order[1:]] == keys[order[:-1]]).all(axis=1))
+    if not same.size:
+        return None
+    first, second = order[same[0]], order[same[0] + 1]
+    return f"rows {first} and {second} of indices are the same site {sites[first].tolist()}"
+
+
+# What cases are declared for in size, and the sites as a kernel sees them that loses one index of it.
+
+
+# So far outside that no window reaches it: the site is in no pair, and makes no output.
+_NOWHERE = -(2**30)
+
+
+def _site_lost(call: OpCall, index: int) -> Mapping[str, Array]:
+    sites = call.array("indices").copy()
+    sites[index, 1:] = _NOWHERE
+    return {"indices": sites}
+
+
+def _coordinate_lost(column: int) -> Callable[[OpCall, int], Mapping[str, Array]]:
+    def without(call: OpCall, index: int) -> Mapping[str, Array]:
+        sites = call.array("indices").copy()
+        sites[sites[:, column] == index, 1:] = _NOWHERE
+        return {"indices": sites}
+
+    return without
+
+
+def _along(column: int) -> SizedAxis:
+    """The cells along one axis of the input space: d, h, w are columns 1, 2, 3 of a site."""
+    return SizedAxis(
+        "indices", count=lambda call: int(call.param("input_space")[column - 1]), without=_coordinate_lost(column)
+    )
+
+
+SIZES: Mapping[str, SizedAxis] = {
+    "sites": SizedAxis("indices", without=_site_lost),
+    "outputs": SizedAxis("out_indices"),
+    "offsets": SizedAxis("indice_num"),
+    "batches": SizedAxis("indices", count=lambda call: int(call.param("batch")), without=_coordinate_lost(0)),
+    "depth": _along(1),
+    "height": _along(2),
+    "width": _along(3),
+}
+
+
+# The right answer, by the pair search that recipes of other operators use, too.
+
+
+def geometry_of(call: OpCall) -> Geometry:
+    """The convolution that the parameters of a valid call describe."""
+    return Geometry(
+        batch=call.param("batch"),
+        input_space=call.param("input_space"),
+        kernel=call.param("filter_space"),
+        stride=call.param("stride"),
+        pad=call.param("pad"),
+        dilation=call.param("dilation"),
+        output_space=call.param("output_space"),
+        sub_m=bool(call.param("sub_m")),
+    )
+
+
+def reference(call: OpCall) -> Baseline:
+    """Pairs, output sites and their number; −1 in the rows of out_indices that nobody owns."""
+    pairs = find_pairs(call.array("indices"), geometry_of(call))
+    found = pairs.out_indices
+    outputs = {
+        "out_indices": _with_spare_rows(found, call),
+        "indice_pairs": pairs.indice_pairs,
+        "indice_num": pairs.indice_num,
+    }
+    return Baseline(outputs, {"num_act_out": len(found)})
+
+
+def _with_spare_rows(found: Array, call: OpCall) -> Array:
+    given = call.outputs.get("out_indices")
+    rows = len(found) if given is None else given.dims[0]
+    if rows < len(found):
+        raise UndefinedDataError(f"out_indices has {rows} rows for {len(found)} output sites")
+    if rows == len(found):
+        return found
+    padded = np.full((rows, 4), -1, "<i4")
+    padded[: len(found)] = found
+    return padded
+
+
+def theory(call: OpCall) -> Theory:
+    """Every tensor is touched once; finding indices is no arithmetic worth counting."""
+    tensors = ("indices", "out_indices", "indice_pairs", "indice_num")
+    return Theory(io_bytes=sum(call.tensor(name).desc.nbytes for name in tensors), ops=0)
+
+
+# Mistakes that kernels make about which sites meet, and about the order of what they find.
+
+
+def _of_geometry(misread: Callable[[Geometry], Geometry]) -> Suspect:
+    """All that fits into the buffers of what another convolution would find."""
+
+    def outputs(call: OpCall) -> Mapping[str, Array]:
+        found = find_pairs(call.array("indices"), misread(geometry_of(call)))
+        sites = {"out_indices": found.out_indices} if len(found.out_indices) == _rows(call) else {}
+        return {"indice_pairs": found.indice_pairs, "indice_num": found.indice_num, **sites}
+
+    return outputs
+
+
+def _rows(call: OpCall) -> int:
+    return call.tensor("out_indices").dims[0]
+
+
+def _centred(geometry: Geometry) -> Geometry:
+    depth, height, width = (length // 2 for length in geometry.kernel)
+    return replace(geometry, pad=(depth, height, width)) if geometry.sub_m else geometry
+
+
+def _in_order_met(call: OpCall) -> Mapping[str, Array]:
+    outputs = dict(reference(call).outputs)
+    pairs = outputs["indice_pairs"]
+    if call.param("sub_m") or (pairs < 0).all():
+        return outputs
+    targets = pairs[:, 1]
+    distinct, first = np.unique(targets[targets >= 0], return_index=True)
+    order = distinct[np.argsort(first)]
+    places = np.empty(len(order), "<i4")
+    places[order] = np.arange(len(order))
+    sites = outputs["out_indices"].copy()
+    sites[: len(order)] = sites[order]
+    renamed = pairs.copy()
+    renamed[:, 1] = np.where(targets >= 0, places[targets], -1)
+    return {**outputs, "out_indices": sites, "indice_pairs": renamed}
+
+
+def _by_output_row(call: OpCall) -> Mapping[str, Array]:
+    outputs = dict(reference(call).outputs)
+    pairs = outputs["indice_pairs"]
+    # −1 behind the pairs stays behind them.
+    order = np.argsort(np.where(pairs[:, 1] < 0, np.iinfo(np.int32).max, pairs[:, 1]), axis=1, kind="stable")
+    return {**outputs, "indice_pairs": np.take_along_axis(pairs, order[:, None], axis=2)}
+
+
+def _depth_fastest(call: OpCall) -> Mapping[str, Array]:
+    outputs = dict(reference(call).outputs)
+    order = np.arange(len(outputs["indice_num"])).reshape(call.param("filter_space")).transpose(2, 1, 0).ravel()
+    return {**outputs, "indice_pairs": outputs["indice_pairs"][order], "indice_num": outputs["indice_num"][order]}
+
+
+SUSPECTS = {
+    "dilation is ignored": _of_geometry(lambda geometry: replace(geometry, dilation=(1, 1, 1))),
+    "pad is ignored": _of_geometry(lambda geometry: replace(geometry, pad=(0, 0, 0))),
+    "sub_m pads by half the kernel, whatever pad says": _of_geometry(_centred),
+    "output sites stand in the order in which they are met": _in_order_met,
+    "the pairs of an offset ascend by output row": _by_output_row,
+    "kernel offsets are numbered from the depth on": _depth_fastest,
+}
+
+
+# One element of each output: an input site meets an output site where §3.2's formula has an integer solution.
+
+
+Site = tuple[int, ...]
+
+
+def elements(call: OpCall) -> Mapping[str, ExactElement]:
+    """Pairs by offset in the order of input rows; output sites ascending, or the input sites of a sub_m one."""
+    sites: list[Site] = [tuple(row) for row in call.array("indices").tolist()]
+    names = ("filter_space", "stride", "pad", "dilation", "output_space")
+    kernel, stride, pad, dilation, space = (call.param(name) for name in names)
+    sub_m = bool(call.param("sub_m"))
+
+    def met(site: Site, offset: Site) -> Site | None:
+        """The output site that an input site meets at that place of the kernel."""
+        found = [site[0]]
+        for axis in range(3):
+            place, rest = divmod(site[1 + axis] + pad[axis] - offset[axis] * dilation[axis], stride[axis])
+            if rest or not 0 <= place < space[axis]:
+                return None
+            found.append(place)
+        return tuple(found)
+
+    @cache
+    def meetings(k: int) -> list[tuple[int, Site]]:
+        """Input rows, ascending, with the output sites they meet at offset k = (kd·KH + kh)·KW + kw."""
+        rest, kw = divmod(k, kernel[2])
+        kd, kh = divmod(rest, kernel[1])
+        found = ((row, met(site, (kd, kh, kw))) for row, site in enumerate(sites))
+        return [(row, out) for row, out in found if out is not None and (not sub_m or out in active())]
+
+    @cache
+    def active() -> frozenset[Site]:
+        return frozenset(sites)
+
+    @cache
+    def outputs() -> list[Site]:
+        if sub_m:
+            return sites
+        volume = kernel[0] * kernel[1] * kernel[2]
+        return sorted({out for k in range(volume) for _, out in meetings(k)})
+
+    @cache
+    def rows() -> dict[Site, int]:
+        return {site: row for row, site in enumerate(outputs())}
+
+    def indice_pairs(k: int, side: int, place: int) -> int:
+        found = meetings(k)
+        if place >= len(found):
+            return -1
+        row, out = found[place]
+        return row if side == 0 else rows()[out]
+
+    return {
+        "indice_pairs": indice_pairs,
+        "out_indices": lambda row, axis: outputs()[row][axis],
+        "indice_num": lambda k: len(meetings(k)),
+        "num_act_out": lambda: len(outputs()),
+    }
+
+
+# With torch: inputs propose outputs, axis after axis; a sort of the keys gives every proposal its row.
+
+
+# Of one kernel offset: the rows of `indices` that propose an output, ascending, and what they propose.
+Proposal = tuple[Any, Any]
+
+
+def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Write the pairs of every kernel offset, their counts and the output sites; report num_act_out."""
+    import torch
+
+    # Coordinates n, d, h, w as four long rows; a space may pass 2^31 cells, so keys take 64 bits.
+    sites = inputs["indices"].t().to(torch.int64, memory_format=torch.contiguous_format)
+    if call.param("sub_m"):
+        found = inputs["indices"]
+        pairs = _submanifold(call, sites)
+    else:
+        proposals = _proposals(call, sites, axes=3)
+        # §3.2: the distinct keys, ascending, are all the output sites; the inverse is the row of each proposal.
+        keys, rows = torch.unique(torch.cat([key for _, key in proposals]), return_inverse=True)
+        found = _coordinates(keys, call.param("output_space"))
+        counts = [len(key) for _, key in proposals]
+        pairs = ((k, proposals[k][0], own) for k, own in enumerate(rows.split(counts)))
+    outputs["out_indices"][: len(found)] = found
+    outputs["indice_pairs"].fill_(-1)
+    for k, in_rows, out_rows in pairs:
+        outputs["indice_num"][k] = len(in_rows)
+        outputs["indice_pairs"][k, 0, : len(in_rows)] = in_rows
+        outputs["indice_pairs"][k, 1, : len(in_rows)] = out_rows
+    call.scalars["num_act_out"] = len(found)
+
+
+def _proposals(call: OpCall, sites: Any, axes: int) -> list[Proposal]:
+    """Per offset of the first `axes` kernel axes, in their order: input rows and linear keys of their outputs."""
+    import torch
+
+    proposals = [(torch.arange(sites.shape[1], device=sites.device), sites[0])]
+    for axis in range(axes):
+        pad, stride, dilation, length, space = (
+            call.param(name)[axis] for name in ("pad", "stride", "dilation", "filter_space", "output_space")
+        )
+        narrowed = []
+        for rows, keys in proposals:
+            padded = sites[axis + 1][rows] + pad
+            for k in range(length):
+                reached = padded - k * dilation
+                site = torch.div(reached, stride, rounding_mode="floor") if stride > 1 else reached
+                # §3.2: only whole strides are outputs; the division alone would round the others to a neighbour.
+                kept = ((site * stride == reached) & (site >= 0) & (site < space)).nonzero().squeeze(1)
+                narrowed.append((rows[kept], keys[kept] * space + site[kept]))
+        proposals = narrowed
+    return proposals
+
+
+def _submanifold(call: OpCall, sites: Any) -> Iterator[tuple[int, Any, Any]]:
+    """(k, input rows, output rows) where only active sites are outputs."""
+    import torch
+
+    _, height, width = call.param("output_space")
+    pad, length = call.param("pad")[2], call.param("filter_space")[2]
+    # Lines as long as proposals reach: one beyond an edge cannot meet a site of the next line.
+    reach = width + pad + length - 1
+    lines = (sites[0] * call.param("output_space")[0] + sites[1]) * height + sites[2]
+    keys, order = (lines * reach + sites[3]).sort()
+    keys = torch.cat([keys, keys.new_full((1,), torch.iinfo(torch.int64).max)])
+    for window, (rows, line) in enumerate(_proposals(call, sites, axes=2)):
+        # The offsets of one window line are neighbours: one search finds the first, the others follow it.
+        wanted = line * reach + sites[3][rows] + (pad - length + 1)
+        place = torch.searchsorted(keys, wanted)
+        for k in reversed(range(length)):
+            hit = keys[place] == wanted
+            met = hit.nonzero().squeeze(1)
+            yield window * length + k, rows[met], order[place[met]]
+            place += hit
+            wanted += 1
+
+
+def _coordinates(keys: Any, space: tuple[int, int, int]) -> Any:
+    """[number of keys, 4]: n, d, h, w of linear keys."""
+    import torch
+
+    columns = []
+    for length in reversed(space):
+        columns.append(keys % length)
+        keys = keys // length
+    return torch.stack([keys, *reversed(columns)], dim=1)
+
+
+# The C functions: §2.2 of the document; the parameters travel in the sparse-convolution descriptor.
+
+
+_SPARSE_CONVOLUTION = CParams(
+    type="mluOpSparseConvolutionDescriptor_t",
+    create="mluOpCreateSparseConvolutionDescriptor",
+    destroy="mluOpDestroySparseConvolutionDescriptor",
+    set="mluOpSetSparseConvolutionDescriptor",
+    arguments=(
+        *scalar("dimnb", "batch"),
+        *host_array("pad", "stride", "dilation", "input_space", "filter_space", "output_space"),
+        *scalar("sub_m", "transpose", "inverse"),
+    ),
+    getters={"num_act_out": "mluOpGetSparseConvolutionNumActOut"},
+)
+
+C_API = (
+    CSignature(
+        # The C order of the outputs; case files list out_indices first.
+        CFunction(
+            "mluOpGetIndicePairs",
+            (
+                HANDLE,
+                PARAMS,
+                *tensor("indices"),
+                WORKSPACE,
+                WORKSPACE_SIZE,
+                *tensor("indice_pairs", "out_indices", "indice_num"),
+            ),
+        ),
+        query=CFunction(
+            "mluOpGetIndicePairsWorkspaceSize",
+            (HANDLE, PARAMS, *descriptor("indices", "indice_pairs", "out_indices", "indice_num"), ASKED_SIZE),
+        ),
+        params=_SPARSE_CONVOLUTION,
+    ),
+)
+
 
 # §1.5.1: indices are exact, so diff3 = 0.
 _INDICES = {DType.INT32: exact()}
@@ -37,22 +560,29 @@ OPERATOR = Operator(
         number=202302031,
         message="GetIndicePairsParam",
         fields=(
-            ParamField("dimnb", 1, label="required"),
-            ParamField("batch", 2, label="required"),
-            ParamField("pad", 3, label="repeated"),
-            ParamField("stride", 4, label="repeated"),
-            ParamField("dilation", 5, label="repeated"),
-            ParamField("input_space", 6, label="repeated"),
-            ParamField("filter_space", 7, label="repeated"),
-            ParamField("output_space", 8, label="repeated"),
+            # Only 3-D convolutions exist.
+            ParamField("dimnb", 1, label="required", allowed=(5,)),
+            ParamField("batch", 2, label="required", least=1),
+            ParamField("pad", 3, label="repeated", length=3, least=0),
+            ParamField("stride", 4, label="repeated", length=3, least=1),
+            ParamField("dilation", 5, label="repeated", length=3, least=1),
+            ParamField("input_space", 6, label="repeated", length=3, least=1),
+            ParamField("filter_space", 7, label="repeated", length=3, least=1),
+            ParamField("output_space", 8, label="repeated", length=3, least=1),
             ParamField("sub_m", 9, default=0),
-            ParamField("transpose", 10, default=0),
-            ParamField("inverse", 11, default=0),
+            ParamField("transpose", 10, default=0, allowed=(0,)),
+            ParamField("inverse", 11, default=0, allowed=(0,)),
             ParamField("num_act_out", 12, result=True),
         ),
         descriptor="sparse_conv_desc",
     ),
     checks=CHECKS,
+    subsumed={
+        "indices_large": "sites_limit keeps indices at 4 million elements",
+        "indice_num_large": "offsets_limit keeps indice_num at 4096 elements",
+        "indice_pairs_empty": "its axes are K ≥ 1, 2 and the number of sites",
+        "indice_num_empty": "its length is K, a product of values of at least 1",
+    },
     queries=QUERIES,
     not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
@@ -60,7 +590,9 @@ OPERATOR = Operator(
     precondition=precondition,
     kernel=kernel,
     suspects=SUSPECTS,
-    recipes=RECIPES,
     theory=theory,
     sizes=SIZES,
+    c_api=C_API,
+    exact=elements,
+    torch_kernel=torch_kernel,
 )

@@ -5,10 +5,24 @@ import math
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg
+from mluops_gtest.authoring import (
+    Array,
+    DType,
+    OpCall,
+    Status,
+    TensorArg,
+)
+
+# The checks of get_indice_pairs in the order in which they answer.
+
 
 _MAX_OFFSETS = 4096
 _MAX_SITES = 1_000_000
+
+
+# The kernel that the numpy backend runs: outputs first, then every output looks its inputs up.
+
+
 _OLDEST_ARCH = 370
 
 

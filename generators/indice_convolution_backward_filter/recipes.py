@@ -1,12 +1,110 @@
 """Recipes: where the pairs of a case come from, and the tensors around them."""
 
+import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
-from mluops_gtest.authoring import Draw, DType, RecipeOutput
+import numpy as np
+
+from mluops_gtest.authoring import Array, Draw, DType, RecipeOutput, Stream, TensorArg
+from mluops_gtest.authoring.sums import assert_conditioned, exact_sums
 
 from .._shared.connections import Connections, any_pairs, connected, pairs_of_layer, pairs_of_sites
-from .values import Values, draw_operands, refuse_unless_sound
+from .._shared.convolution_space import convolution_space, fewer_pairs
+from .._shared.products import Values as Factors
+from .._shared.products import draw_factor, lattice_bits
+from . import CRITERIA, Operands, float64_is_exact, offset_products
+
+# The numbers that fill features and output_grad, and the proof that right kernels can meet the criterion.
+
+
+# Beside what all sums of products share, huge: positive, and one product in the middle is a thousand times any other.
+Values = Literal[Factors, "huge"]
+
+# The longest float sums of wide lattices. Signed products cancel by chance, so that a sequential float32 sum of more
+# may use a quarter of 1e-5, and one of a quarter of a million nearly all of it.
+LONGEST: Final = 1_000
+_FLOAT32_BITS: Final = 24
+# Half ends at 65504; partial sums in another order may be larger than the sum.
+_HALF_LIMIT: Final = 3e4
+# Products of 256 to 1024 among others below 1/4.
+_HUGE: Final = 2.0**6
+# What is looked at for conditioning: small cases wholly, network cases by their longest offsets.
+_CONDITION_PRODUCTS: Final = 1 << 20
+
+
+def draw_operands(
+    draw: Draw, values: Values, dtype: DType, connections: Connections, channels: tuple[int, int]
+) -> Operands:
+    """features [L, Ci] and output_grad [Y, Co] of that kind, and the pairs that multiply them.
+
+    What is said of the order of terms holds for the pairs of the first offset.
+    """
+    terms = max(1, *connections.counts)
+    in_rows, out_rows = connections.used[0]
+    features = _drawn(draw.stream("features"), values, dtype, (connections.rows_in, channels[0]), terms, 1)
+    grads = _drawn(draw.stream("output_grad"), values, dtype, (connections.rows_out, channels[1]), terms, -1)
+    return Operands(_placed(features, in_rows), _placed(grads, out_rows), connections.used)
+
+
+def _placed(in_order: Array, named: Array) -> Array:
+    """The rows where the first offset names them one after the other, the others behind in ascending order."""
+    by_row = np.empty_like(in_order)
+    by_row[named] = in_order[: len(named)]
+    by_row[np.setdiff1d(np.arange(len(in_order)), named)] = in_order[len(named) :]
+    return by_row
+
+
+def _drawn(
+    stream: Stream, values: Values, dtype: DType, shape: tuple[int, int], terms: int, sign: Literal[1, -1]
+) -> Array:
+    match values:
+        case "lattice":
+            return stream.lattice(shape, bits_per_factor(dtype, terms), dtype=dtype.storage.str)
+        case "huge":
+            drawn = draw_factor(stream, "positive", dtype, shape, terms=terms)
+            drawn[terms // 2] *= drawn.dtype.type(_HUGE)
+            return drawn
+    return draw_factor(stream, values, dtype, shape, terms=terms, axis=0, sign=sign)
+
+
+def bits_per_factor(dtype: DType, terms: int) -> int:
+    """The bits of lattice values: the most that keep float64 sums exact, in long float sums those of float32.
+
+    3 bits at 248636 terms, because 7 · 7 · 248636 < 2^24: exact in float32 in any order, so no order is unlucky.
+    """
+    if dtype is DType.FLOAT and terms > LONGEST:
+        return int(math.log2(math.isqrt(2**_FLOAT32_BITS // terms) + 1))
+    return lattice_bits(dtype, terms)
+
+
+def refuse_unless_sound(operands: Operands, values: Values, dtype: DType) -> None:
+    """Lattice sums are exact in float64, half sums finite, float32 sums in any order far within the criterion."""
+    if values == "lattice" and not float64_is_exact(operands):
+        raise ValueError("the lattice is too fine: float64 sums of these products round")
+    terms = _longest_sums(operands)
+    if not terms.size:
+        return
+    sums = exact_sums(terms)
+    if dtype is DType.HALF and np.abs(sums).max() > _HALF_LIMIT:
+        raise ValueError(f"a sum is beyond {_HALF_LIMIT:.0f}, too near to the largest half")
+    assert_conditioned(terms, sums, CRITERIA[dtype])
+
+
+def _longest_sums(operands: Operands) -> Array:
+    """The products of the longest offsets as columns [T, n], padded with zeros."""
+    longest, channels_out = operands.longest, operands.shape[2]
+    columns = min(max(1, _CONDITION_PRODUCTS // max(1, longest)), math.prod(operands.shape))
+    lengths = [pairs.shape[1] for pairs in operands.pairs]
+    found, filled = np.zeros((longest, columns)), 0
+    for offset in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        if filled == columns:
+            break
+        few = slice(0, math.ceil((columns - filled) / channels_out))
+        terms = offset_products(operands, offset, few)[:, : columns - filled]
+        found[: len(terms), filled : filled + terms.shape[1]] = terms
+        filled += terms.shape[1]
+    return found
 
 
 def made(
@@ -34,8 +132,110 @@ def made(
     )
 
 
+# The recipe of values that are not finite: where they stand, and which sums they must not reach.
+
+
+# …_idle: in a row that no pair names, where nothing may show.
+Kind = Literal[
+    "feature_idle",
+    "grad_idle",
+    "feature_inf",
+    "feature_nan",
+    "grad_inf",
+    "grad_nan",
+    "inf_minus_inf",
+    "zero_times_inf",
+    "zero_times_nan",
+]
+
+
+def _planted(
+    draw: Draw,
+    params: Mapping[str, Any],
+    dtype: DType,
+    connections: Connections,
+    *,
+    channels_in: int,
+    channels_out: int,
+    kind: Kind,
+) -> RecipeOutput:
+    """Random pairs; few values are not finite, so that most sums stay so and are still compared."""
+    case = made(draw, params, dtype, connections, channels_in=channels_in, channels_out=channels_out)
+    pairs, counts = connections.pairs, connections.counts
+    if kind in ("feature_idle", "grad_idle"):
+        side, name = (0, "features") if kind == "feature_idle" else (1, "output_grad")
+        case.inputs[name][_idle_row(pairs, counts, side, len(case.inputs[name]))] = np.nan
+    else:
+        _plant(kind, case.inputs["features"], case.inputs["output_grad"], _used_pairs(pairs, counts))
+    return case
+
+
+def _plant(kind: Kind, features: Array, grad: Array, used: Array) -> None:
+    (first_in, second_in), (first_out, _) = used
+    match kind:
+        case "feature_inf":
+            features[first_in, 0] = -np.inf
+        case "feature_nan":
+            features[first_in, 0] = np.nan
+        case "grad_inf":
+            grad[first_out, 0] = np.inf
+        case "grad_nan":
+            grad[first_out, 0] = np.nan
+        case "zero_times_inf":
+            features[first_in, 0], grad[first_out, 0] = 0, np.inf
+        case "zero_times_nan":
+            features[first_in, 0], grad[first_out, 0] = np.nan, 0
+        case "inf_minus_inf":
+            # The two rows meet gradients of one sign, so their products are infinities of both.
+            grad[used[1], 0] = 1
+            features[first_in, 0], features[second_in, 0] = np.inf, -np.inf
+
+
+def _idle_row(pairs: Array, counts: tuple[int, ...], side: int, rows: int) -> int:
+    named = np.concatenate([pairs[k, side, :count] for k, count in enumerate(counts)])
+    idle = np.setdiff1d(np.arange(rows), named)
+    if not idle.size:
+        raise ValueError("every row is in a pair; give fewer pairs or more rows")
+    return int(idle[0])
+
+
+def _used_pairs(pairs: Array, counts: tuple[int, ...]) -> Array:
+    """Two pairs of one offset, input rows above output rows."""
+    longest = int(np.argmax(counts))
+    if counts[longest] < 2 or min(counts) > 0:
+        raise ValueError("some offset must have two pairs and another none")
+    return pairs[longest, :, :2]
+
+
+nonfinite: Final = connected(any_pairs, _planted)
+
+
+# What fuzzing draws.
+
+
+def letters(grad: TensorArg) -> str:
+    """Ci and Co are the last two axes, whatever the layout; none where no axis is left for the kernel."""
+    kernel = len(grad.dims) - 2
+    return "K" * kernel + "CN" if kernel > 0 else ""
+
+
+SPACE = convolution_space(
+    values=get_args(Values),
+    kernels=((3, 3), (1, 1), (2, 1)),
+    filters="filters_grad",
+    letters=letters,
+)
+
+
+# How a call becomes smaller: as every sparse convolution does.
+
+
+REDUCTIONS = fewer_pairs("features", "output_grad", "filters_grad")
+
+
 RECIPES: Final = {
     "random_pairs": connected(any_pairs, made),
     "sites": connected(pairs_of_sites, made),
     "network": connected(pairs_of_layer, made),
+    "nonfinite": nonfinite,
 }

@@ -46,3 +46,9 @@ MUTANTS: Final = (
         spoil=_even_offsets_missing_the_last,
     ),
 )
+
+
+# Right implementations that the document allows; the cases of each tag alone tell them apart.
+
+
+VARIANTS: Final = {"subnormal": LOOP.flushing()}

@@ -1,14 +1,297 @@
 """masked_col2im_forward: writes the columns of a matrix to the mask positions of an image that is 0 elsewhere."""
 
-from mluops_gtest.authoring import Bound, DType, Layout, Operator, OutputSpec, TensorSpec, exact
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
 
-from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER, QUERIES
-from .kernel import kernel
-from .precondition import precondition
-from .recipes import RECIPES
-from .reference import reference, theory
-from .sizes import SIZES
-from .suspects import SUSPECTS
+import numpy as np
+
+from mluops_gtest.authoring import (
+    SIZE_NULL,
+    Array,
+    Baseline,
+    Bound,
+    DType,
+    Layout,
+    OpCall,
+    Operator,
+    OutputSpec,
+    QueryChecks,
+    SizedAxis,
+    Status,
+    TensorArg,
+    TensorSpec,
+    Theory,
+    axis,
+    exact,
+)
+from mluops_gtest.authoring.c_api import (
+    HANDLE,
+    WORKSPACE,
+    WORKSPACE_SIZE,
+    c_function,
+    tensor,
+)
+from mluops_gtest.authoring.checks import (
+    descriptors,
+    dims,
+    dtypes,
+    empty,
+    handle,
+    large,
+    layouts,
+    pointers,
+    ranks,
+    require,
+    strided,
+    workspace,
+)
+from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
+from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs
+
+# The parameter checks in their normative order; the device's architecture is not among them.
+
+
+CHECKS = (
+    handle("§3.7"),
+    descriptors(doc="§3.7"),
+    ranks("col", "im", "mask_h_idx", "mask_w_idx", doc="§1.1"),
+    layouts("im", doc="§1.4"),
+    dtypes("col", "im = col", "mask_h_idx", "mask_w_idx", doc="§1.4"),
+    dims("im.0", "mask_w_idx.0", "col.1", "col.0", doc="§1.4"),
+    strided(doc="§1.4"),
+    # mask_w_idx is as long as mask_h_idx. All three answer alike, so their order is free: mask_h_idx comes last because
+    # it alone can be large where im, which is asked next, is empty.
+    large("col", "im", "mask_h_idx", doc="released"),
+    # §1.1: an image without elements is an error, no mask position is not.
+    empty("im", doc="§1.1", status=Status.BAD_PARAM),
+    require("col_dim0_empty", lambda call: call.tensor("col").dims[0] != 0, "col must have rows", "§1.1"),
+    # §1.1 says no more than SUCCESS; the operator owns all of im, so it is cleared without masks, too.
+    empty("mask_h_idx", doc="§1.1", writes=True),
+    workspace("§3.7"),
+    pointers(doc="§3.7"),
+)
+
+# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
+# is neither strided nor large), the others are not proved to.
+NOT_TOGETHER = {
+    "col_dim1": ("mask_h_idx_large", "mask_h_idx_empty"),
+    "col_strided": ("mask_h_idx_empty",),
+    "mask_h_idx_strided": ("mask_h_idx_empty",),
+    "mask_w_idx_strided": ("mask_h_idx_empty",),
+    "im_strided": ("im_empty",),
+    "col_large": ("mask_h_idx_empty",),
+    "im_large": ("im_empty",),
+    "mask_h_idx_large": ("mask_h_idx_empty",),
+    "mask_h_idx_empty": ("im_ptr_null",),
+}
+
+
+# What the document takes for granted about the mask positions: they are addresses, and nothing checks them.
+
+
+def precondition(call: OpCall) -> str | None:
+    """No mask position is there twice (§1.4)."""
+    if call.tensor("mask_h_idx").desc.is_empty:
+        return None
+    rows, cols = call.array("mask_h_idx").astype(np.int64), call.array("mask_w_idx").astype(np.int64)
+    pixels = rows * call.tensor("im").dims[3] + cols
+    order = np.argsort(pixels, kind="stable")
+    same = np.flatnonzero(pixels[order[1:]] == pixels[order[:-1]])
+    if same.size:
+        first, second = order[same[0]], order[same[0] + 1]
+        return f"masks {first} and {second} are the same pixel [{rows[first]}, {cols[first]}]"
+    return None
+
+
+# The oracle: one scatter along the pixels of a cleared image; and the figures for efficiency.
+
+
+def reference(call: OpCall) -> Baseline:
+    """im, every element a copy of the bits of col or +0."""
+    im = call.tensor("im")
+    _, channels, height, width = im.dims
+    # §1.1: the operator clears im itself, also where there is no mask position; mmcv leaves that to its caller.
+    image = np.zeros((channels, height * width), im.dtype.storage)
+    if not call.tensor("mask_h_idx").desc.is_empty:
+        # §1.2: column j of col goes to row y = mask_h_idx[j] and column x = mask_w_idx[j] of every channel; what the
+        # document calls (x, y, c) is im[0, c, y, x]. §3.6's mask_d_idx is mask_w_idx.
+        rows, cols = call.array("mask_h_idx").astype(np.int64), call.array("mask_w_idx").astype(np.int64)
+        image[:, rows * width + cols] = call.array("col")
+    return Baseline({"im": image.reshape(im.dims)})
+
+
+def theory(call: OpCall) -> Theory:
+    """Pure IO: every tensor once, im as a whole because it is cleared; no arithmetic."""
+    tensors = (call.tensor(name) for name in ("col", "mask_h_idx", "mask_w_idx", "im"))
+    return Theory(io_bytes=sum(tensor.desc.nbytes for tensor in tensors), ops=0)
+
+
+# Mistakes that kernels make about which pixel a column goes to.
+
+
+def _masks_exchanged(call: OpCall) -> OpCall | None:
+    read = with_inputs(call, mask_h_idx=call.array("mask_w_idx"), mask_w_idx=call.array("mask_h_idx"))
+    return None if OPERATOR.broken(read) else read
+
+
+def _masks_ignored(call: OpCall) -> OpCall | None:
+    _, _, height, width = call.tensor("im").dims
+    masks = call.array("mask_h_idx")
+    if len(masks) > height * width:
+        return None
+    rows, cols = np.divmod(np.arange(len(masks), dtype=masks.dtype), masks.dtype.type(width))
+    return with_inputs(call, mask_h_idx=rows, mask_w_idx=cols)
+
+
+def _sorted(rows: Array, cols: Array) -> tuple[Array, Array]:
+    order = np.lexsort((cols, rows))
+    return rows[order], cols[order]
+
+
+def _with_masks(change: Callable[[Array, Array], tuple[Array, Array]]) -> Suspect:
+    """The same rows and columns in another order."""
+
+    def read(call: OpCall) -> OpCall:
+        rows, cols = change(call.array("mask_h_idx"), call.array("mask_w_idx"))
+        return with_inputs(call, mask_h_idx=rows, mask_w_idx=cols)
+
+    return as_read(reference, read)
+
+
+def _at(place: Callable[[Array, Array, int, int], Array]) -> Suspect:
+    """Columns at other linear places of their plane, by row, column, height and width; none outside of im."""
+
+    def outputs(call: OpCall) -> Mapping[str, Array]:
+        im = call.tensor("im")
+        _, channels, height, width = im.dims
+        image = np.zeros(im.dims, im.dtype.storage).reshape(-1)
+        rows, cols = (call.array(name).astype(np.int64) for name in ("mask_h_idx", "mask_w_idx"))
+        places = np.arange(channels)[:, None] * height * width + place(rows, cols, height, width)
+        inside = (places >= 0) & (places < image.size)
+        image[places[inside]] = call.array("col")[inside]
+        return {"im": image.reshape(im.dims)}
+
+    return outputs
+
+
+def _col_as_masks_first(call: OpCall) -> OpCall:
+    col = call.array("col")
+    return with_inputs(call, col=np.ascontiguousarray(col.reshape(col.shape[::-1]).T))
+
+
+SUSPECTS = {
+    "mask_h_idx and mask_w_idx are exchanged": as_read(reference, _masks_exchanged),
+    "column j goes to pixel j, whatever the masks say": as_read(reference, _masks_ignored),
+    "masks are sorted without their columns": _with_masks(_sorted),
+    "mask_h_idx is sorted without mask_w_idx": _with_masks(lambda rows, cols: (np.sort(rows), cols)),
+    "masks are counted from 1": _at(lambda rows, cols, _, width: (rows - 1) * width + cols - 1),
+    "masks name the row above": _at(lambda rows, cols, _, width: (rows + 1) * width + cols),
+    "masks name the column to the left": _at(lambda rows, cols, _, width: rows * width + cols + 1),
+    "a row of im has H elements": _at(lambda rows, cols, height, _: rows * height + cols),
+    "mask_w_idx is the row": _at(lambda rows, cols, _, width: cols * width + rows),
+    "col is read as [m, C]": as_read(reference, _col_as_masks_first),
+}
+
+
+# One element of im as §1.2 defines it.
+
+
+def elements(call: OpCall) -> Mapping[str, ExactElement]:
+    """The column of the mask position that is this cell, or 0 where there is none."""
+    if call.tensor("col").dims[1] == 0:
+        # Without a mask position im is cleared all the same; the pointers of what is empty may be null.
+        return {"im": lambda *_: Fraction(0)}
+    col, mask_h, mask_w = (call.array(name) for name in ("col", "mask_h_idx", "mask_w_idx"))
+
+    def im(_: int, channel: int, h: int, w: int) -> Fraction | float:
+        columns = np.flatnonzero((mask_h == h) & (mask_w == w))
+        return fraction(col[channel, columns[0]]) if columns.size else Fraction(0)
+
+    return {"im": im}
+
+
+# The kernel that the numpy backend runs: every pixel looks up the column that it shows.
+
+
+def kernel(call: OpCall) -> Status:
+    """Check the call, then write every pixel of im."""
+    status, writes = _verdict(call)
+    if writes:
+        _show_columns(call)
+    return status
+
+
+def _show_columns(call: OpCall) -> None:
+    im = call.array("im")
+    masks = call.tensor("mask_h_idx").dims[0]
+    if masks == 0:
+        im[...] = 0
+        return
+    _, channels, height, width = im.shape
+    # A pixel without a mask shows the column behind the last, which is +0.
+    shown = np.full((height, width), masks)
+    shown[call.array("mask_h_idx"), call.array("mask_w_idx")] = np.arange(masks)
+    columns = np.zeros((channels, masks + 1), im.dtype)
+    columns[:, :masks] = call.array("col")
+    # All indices are in range; "clip" spares numpy the check of each, and a copy of im.
+    np.take(columns, shown.ravel(), axis=1, out=im.reshape(channels, -1), mode="clip")
+
+
+def _verdict(call: OpCall) -> tuple[Status, bool]:
+    """The status, and whether im is written."""
+    col, mask_h, mask_w, im = *call.inputs.values(), call.outputs["im"]
+    if call.handle is None or col is None or mask_h is None or mask_w is None or im is None:
+        return Status.BAD_PARAM, False
+    tensors = (col, mask_h, mask_w, im)
+    if not _shapes_agree(*tensors) or not _types_agree(*tensors):
+        return Status.BAD_PARAM, False
+    if any(arg.desc.is_strided or arg.desc.is_large for arg in tensors):
+        return Status.NOT_SUPPORTED, False
+    if im.desc.is_empty:
+        return Status.BAD_PARAM, False
+    if mask_h.desc.is_empty:
+        # §1.1: a success without a look at workspace or pointers, and im is cleared all the same.
+        return Status.SUCCESS, True
+    if (call.workspace is None and call.workspace_size > 0) or any(arg.null for arg in tensors):
+        return Status.BAD_PARAM, False
+    return Status.SUCCESS, True
+
+
+def _shapes_agree(col: TensorArg, mask_h: TensorArg, mask_w: TensorArg, im: TensorArg) -> bool:
+    if len(mask_h.dims) != 1 or len(im.dims) != 4 or im.dims[0] != 1:
+        return False
+    return mask_w.dims == mask_h.dims and col.dims == (im.dims[1], *mask_h.dims)
+
+
+def _types_agree(col: TensorArg, mask_h: TensorArg, mask_w: TensorArg, im: TensorArg) -> bool:
+    return (
+        im.layout is Layout.NCHW
+        and col.dtype in (DType.FLOAT, DType.HALF)
+        and im.dtype is col.dtype
+        and mask_h.dtype is mask_w.dtype is DType.INT32
+    )
+
+
+# With torch: one copy of all columns by the index of their pixel, on the elements' bits.
+
+
+def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Write im."""
+    import torch
+
+    im = outputs["im"]
+    # Integers of the same size: NaN payloads and −0 pass unchanged.
+    bits = torch.int16 if im.dtype == torch.float16 else torch.int32
+    _, channels, _, width = im.shape
+    image = im.view(bits).view(channels, -1)
+    image.zero_()
+    # §1.1: without masks im is cleared, and the other pointers may be null.
+    if call.tensor("mask_h_idx").desc.is_empty:
+        return
+    pixels = inputs["mask_h_idx"].to(torch.int64) * width + inputs["mask_w_idx"]
+    image.index_copy_(1, pixels, inputs["col"].view(bits))
+
 
 OPERATOR = Operator(
     name="masked_col2im_forward",
@@ -17,21 +300,36 @@ OPERATOR = Operator(
     summary="Writes every column of col to the pixel at its mask position, in all channels; elsewhere im is 0.",
     inputs=(
         TensorSpec("col", "[C, m]", (DType.FLOAT, DType.HALF)),
-        TensorSpec("mask_h_idx", "[m]", (DType.INT32,)),
-        TensorSpec("mask_w_idx", "[m]", (DType.INT32,)),
+        # §1.4 calls the image "col" and prints the range of mask_w_idx without its 0; both ranges are those of im.
+        TensorSpec("mask_h_idx", "[m]", (DType.INT32,), names="H"),
+        TensorSpec("mask_w_idx", "[m]", (DType.INT32,), names="W"),
     ),
     # §1.5.1: a pure copy, so diff3 = 0. The operator clears im itself, so the caller presets nothing.
     outputs=(OutputSpec("im", "[1, C, H, W]", {DType.FLOAT: exact(), DType.HALF: exact()}, (Layout.NCHW,)),),
+    axes={
+        "masks": axis("m", of="mask_h_idx"),
+        "channels": axis("C", of="im"),
+        "height": axis("H", of="im"),
+        "width": axis("W", of="im"),
+    },
     checks=CHECKS,
-    queries=QUERIES,
+    subsumed={"col_dim0_empty": "col has a row per channel of im, so im is empty"},
+    # As released: the size is asked for behind the handle, then come the operator's own checks up to the early return.
+    queries={"mluOpGetMaskedCol2imForwardWorkspaceSize": QueryChecks(("handle_null", SIZE_NULL, "… workspace_null"))},
     not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     precondition=precondition,
     kernel=kernel,
     suspects=SUSPECTS,
-    recipes=RECIPES,
-    sizes=SIZES,
+    sizes={"masks": SizedAxis("col", 1)},
     theory=theory,
     bound=Bound.copied("im"),
+    # The size of the workspace comes before the workspace.
+    c_api=c_function(
+        "mluOpMaskedCol2imForward",
+        query="mluOpGetMaskedCol2imForwardWorkspaceSize",
+        arguments=(HANDLE, *tensor("col", "mask_h_idx", "mask_w_idx"), WORKSPACE_SIZE, WORKSPACE, *tensor("im")),
+    ),
+    exact=elements,
+    torch_kernel=torch_kernel,
 )

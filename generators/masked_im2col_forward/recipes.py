@@ -1,12 +1,112 @@
 """Recipes: where the windows lie on an image of [channels, height, width]; `values` names what the image holds."""
 
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, Stream
+from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
-from .values import feature
+# What a feature may hold: the operator copies bits, so every bit pattern is legal data.
+
+
+Shape = tuple[int, ...]
+
+# Sign, exponent and mantissa as masks, and the exponents of all normal numbers.
+_FIELDS = {DType.FLOAT: (1 << 31, 0xFF << 23, (1 << 23) - 1), DType.HALF: (1 << 15, 0x1F << 10, (1 << 10) - 1)}
+_NORMAL = {DType.FLOAT: (-126, 127), DType.HALF: (-14, 15)}
+
+
+def feature(draw: Draw, dtype: DType, shape: Shape, kind: str) -> Array:
+    """A feature of that kind of values, none of which has the bits that mark unwritten memory."""
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind of values {kind!r}; known: {', '.join(KINDS)}")
+    values = KINDS[kind](draw, dtype, shape)
+    bits = values.view(dtype.bits)
+    bits[bits == int.from_bytes(dtype.poison, "little")] ^= 1
+    return values
+
+
+def full(draw: Draw, dtype: DType, shape: Shape) -> Array:
+    """Every mantissa bit in use, magnitudes around 1."""
+    return draw.stream("feature").mantissas(shape, (-8, 8), dtype.storage.str)
+
+
+def wide(draw: Draw, dtype: DType, shape: Shape) -> Array:
+    """Every mantissa bit in use, over all normal exponents."""
+    return draw.stream("feature").mantissas(shape, _NORMAL[dtype], dtype.storage.str)
+
+
+def any_bits(draw: Draw, dtype: DType, shape: Shape) -> Array:
+    """Any bit pattern at all."""
+    return _bits(draw, dtype, shape).view(dtype.storage)
+
+
+def denormal(draw: Draw, dtype: DType, shape: Shape) -> Array:
+    """Denormals of both signs, and in every fourth place or so a zero of either sign."""
+    sign, _, mantissa = _FIELDS[dtype]
+    bits = _bits(draw, dtype, shape) & (sign | mantissa)
+    bits[_one_in(4, draw, shape, 0)] &= sign
+    return bits.view(dtype.storage)
+
+
+def nan(draw: Draw, dtype: DType, shape: Shape) -> Array:
+    """NaN in every third place or so."""
+    return _mixed(draw, dtype, shape, {0: _nan_bits})
+
+
+def inf(draw: Draw, dtype: DType, shape: Shape) -> Array:
+    """Infinities of both signs in every third place or so."""
+    return _mixed(draw, dtype, shape, {0: _inf_bits})
+
+
+def nan_inf(draw: Draw, dtype: DType, shape: Shape) -> Array:
+    """NaN, infinities and finite numbers, a third each or so."""
+    return _mixed(draw, dtype, shape, {0: _nan_bits, 1: _inf_bits})
+
+
+def nan_only(draw: Draw, dtype: DType, shape: Shape) -> Array:
+    """NaN everywhere."""
+    return _nan_bits(draw, dtype, shape).view(dtype.storage)
+
+
+KINDS: dict[str, Callable[[Draw, DType, Shape], Array]] = {
+    kind.__name__: kind for kind in (full, wide, any_bits, denormal, nan, inf, nan_inf, nan_only)
+}
+
+
+def _mixed(draw: Draw, dtype: DType, shape: Shape, specials: dict[int, Callable[[Draw, DType, Shape], Array]]) -> Array:
+    bits = full(draw, dtype, shape).view(dtype.bits)
+    for third, special in specials.items():
+        where = _one_in(3, draw, shape, third)
+        bits[where] = special(draw, dtype, shape)[where]
+    return bits.view(dtype.storage)
+
+
+def _one_in(parts: int, draw: Draw, shape: Shape, part: int) -> Array:
+    chosen: Array = draw.stream("special").integers(0, parts, shape) == part
+    return chosen
+
+
+def _bits(draw: Draw, dtype: DType, shape: Shape) -> Array:
+    return draw.stream("bits").lanes(math.prod(shape)).astype(dtype.bits).reshape(shape)
+
+
+def _inf_bits(draw: Draw, dtype: DType, shape: Shape) -> Array:
+    sign, exponent, _ = _FIELDS[dtype]
+    return (_bits(draw, dtype, shape) & sign) | exponent
+
+
+def _nan_bits(draw: Draw, dtype: DType, shape: Shape) -> Array:
+    """Quiet and signalling NaN of any payload and sign."""
+    _, exponent, mantissa = _FIELDS[dtype]
+    bits = _bits(draw, dtype, shape) | exponent
+    # Without a payload it would be an infinity.
+    bits[bits & mantissa == 0] |= 1
+    return bits
+
 
 # Per side: on which end of (rows, columns) the windows lie; 0 is within the image.
 SIDES = {
@@ -90,9 +190,6 @@ def listed(
     return _made(draw, _complete(params), dtype, image, np.array(mask_h), np.array(mask_w), values)
 
 
-RECIPES = {recipe.__name__: recipe for recipe in (mask_grid, scattered, sweep, windows_at, listed)}
-
-
 def _first(stream: Stream, end: int, clear: bool, length: int, extent: int, count: int) -> Array:
     """Where windows begin on one axis: within the image, across its low (−1) or high (1) end, or clear of that end."""
     if end == 0:
@@ -130,3 +227,59 @@ def _int32(mask: Array) -> Array:
     if (narrow != mask).any():
         raise ValueError("a mask index leaves int32; give a smaller pad or list the mask positions")
     return narrow
+
+
+# What fuzzing draws: windows everywhere on and around an image, values of any bits.
+
+
+# Mask positions grow with the pad: beyond 2^15, 2^16 and 2^24 they leave what narrow integers and floats hold.
+_PADS = (0, 1, 2, 4, 9, 300, 40_000, 70_001, 16_777_301)
+_WINDOW = ("kernel_h", "kernel_w", "pad_h", "pad_w")
+
+
+def draw(at: Mapping[str, Any]) -> Drawn | None:
+    """Windows where one of the recipes puts them."""
+    what, image = at["what"], (at["channels"], at["height"], at["width"])
+    args: dict[str, Any] = {"image": image, "values": at["values"]}
+    side, _, clear = what.partition(" ")
+    if side in SIDES:
+        args |= {"side": side, "clear": clear == "clear", "masks": at["masks"]}
+        what = "windows_at"
+    elif what != "sweep":
+        if what == "mask_grid" and at["masks"] > at["height"] * at["width"]:
+            return None
+        args["masks"] = at["masks"]
+    return Drawn(what, {name: at[name] for name in _WINDOW}, args, at["dtype"])
+
+
+def elements(at: Mapping[str, Any]) -> int:
+    """Image and columns; a sweep has a mask for every place."""
+    masks = at["masks"]
+    if at["what"] == "sweep":
+        masks = (at["height"] + at["kernel_h"] + 3) * (at["width"] + at["kernel_w"] + 3)
+    window = at["kernel_h"] * at["kernel_w"]
+    return int(at["channels"] * (at["height"] * at["width"] + window * masks) + 2 * masks)
+
+
+SPACE = Space(
+    axes={
+        "dtype": Choice(("float", "half")),
+        "channels": Sizes(1, 129),
+        "height": Sizes(1, 4097),
+        "width": Sizes(1, 65537),
+        "masks": Sizes(1, 1025),
+        "kernel_h": Sizes(1, 9),
+        "kernel_w": Sizes(1, 9),
+        "pad_h": Choice(_PADS),
+        "pad_w": Choice(_PADS),
+        "values": Choice(tuple(KINDS)),
+        "what": Choice(
+            ("mask_grid", "scattered", "sweep", *(f"{side} {how}" for side in SIDES for how in ("across", "clear")))
+        ),
+    },
+    draw=draw,
+    elements=elements,
+)
+
+
+RECIPES = {recipe.__name__: recipe for recipe in (mask_grid, scattered, sweep, windows_at, listed)}

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status
+from mluops_gtest.authoring.roundings import FLUSHED_WRITE
 
 from .._shared.interpolation import shortened
 from .._shared.wrong_interpolation import Operands, wrong_calls, wrong_reads, wrong_writes
@@ -207,3 +208,11 @@ MUTANTS: Final = (
     variant("tf32_products", "rounds products to tf32", add=_shortened_products(11)),
     variant("bf16_products", "rounds products to bf16", add=_shortened_products(8)),
 )
+
+
+# Right implementations that the document allows; the cases of each tag alone tell them apart.
+
+
+_NAME, _MESSAGE, _WRITE = FLUSHED_WRITE
+
+VARIANTS: Final = {"subnormal": (variant(_NAME, _MESSAGE, write=_WRITE),)}

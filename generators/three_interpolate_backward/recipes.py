@@ -1,11 +1,11 @@
 """Recipes: which cells the points name, with which weights; `shape` is [B, C, M, N]."""
 
 import math
-from typing import Final
+from typing import Final, Literal, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, diff1_and_diff2
+from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
 
 from .._shared.interpolation import (
     Triples,
@@ -15,16 +15,15 @@ from .._shared.interpolation import (
     draw_triples,
     draw_values,
     exact_bits,
+    interpolation_space,
     nearest_triples,
     network_operands,
     refuse_ill_conditioned,
 )
-from .reference import contributions, products_by_cell
+from . import CRITERIA, contributions, products_by_cell
 
 Shape = tuple[int, int, int, int]
 
-# §1.5.1
-CRITERIA: Final = diff1_and_diff2(3e-3)
 # Products that the conditioning test looks at: small cases wholly, others by their first channels.
 _TESTED: Final = 1 << 20
 # Contributions per cell, on average: beyond some hundreds a kernel that adds in half leaves the criterion.
@@ -115,9 +114,6 @@ def cancelling(draw: Draw, params: Params, dtype: DType, *, shape: Shape) -> Rec
     return made_of
 
 
-RECIPES = {recipe.__name__: recipe for recipe in (nearest, drawn, listed, last_cells, cancelling)}
-
-
 def made(params: Params, dtype: DType, shape: Shape, grad: Array, indices: Array, weights: Array) -> RecipeOutput:
     """The inputs of a case that right kernels can meet."""
     batches, channels, cells, _ = shape
@@ -147,3 +143,64 @@ def terms(grad_output: Array, indices: Array, weights: Array) -> Array:
 
 def _most_met(indices: Array) -> int:
     return int(contributions(indices).max())
+
+
+# The recipe of special values: where NaN, infinities, zeros and subnormal numbers stand.
+
+
+Kind = Literal[
+    "grad_nan",
+    "grad_inf",
+    "grad_negative_inf",
+    "weight_nan",
+    "weight_inf",
+    "weight_negative_inf",
+    "zero_times_inf",
+    "zero_times_nan",
+    "inf_minus_inf",
+    "overflow",
+    "negative_zero",
+    "subnormal",
+]
+_VALUES: Final = {"nan": np.nan, "inf": np.inf, "negative_inf": -np.inf}
+# By bytes of the type: the square of it overflows, and the products of others with it do not.
+_LARGE: Final = {2: 2.0**10, 4: 2.0**100}
+_SUBNORMAL: Final = {2: 2.0**-16, 4: 2.0**-130}
+
+
+def special(draw: Draw, params: Params, dtype: DType, *, shape: Shape, kind: Kind) -> RecipeOutput:
+    """Random triples that leave one cell out; special values in every other channel of one point, or in one weight, so
+    that most cells stay as they were and are still compared."""
+    batches, channels, cells, points = shape
+    made = drawn(draw, params, dtype, shape=(batches, channels, cells - 1, points), triples="random")
+    grad, indices, weights = (made.inputs[name] for name in ("grad_output", "indices", "weights"))
+    indices += indices >= cells // 2
+    point = points // 2
+    match kind:
+        case "grad_nan" | "grad_inf" | "grad_negative_inf":
+            grad[0, ::2, point] = _VALUES[kind.removeprefix("grad_")]
+        case "weight_nan" | "weight_inf" | "weight_negative_inf":
+            weights[0, point, 1] = _VALUES[kind.removeprefix("weight_")]
+        case "zero_times_inf" | "zero_times_nan":
+            grad[0, ::2, point], weights[0, point, 1] = _VALUES[kind.removeprefix("zero_times_")], 0
+        case "inf_minus_inf":
+            # Two points meet in a cell.
+            indices[0, 0, 1] = indices[0, point, 1]
+            grad[0, ::2, [0, point]], weights[0, 0, 1], weights[0, point, 1] = np.inf, 1, -1
+        case "overflow":
+            grad[0, ::2, point] = weights[0, point, 1] = _LARGE[grad.itemsize]
+        case "negative_zero":
+            grad[0, ::2, point], weights[0, point] = -0.0, -0.0
+        case "subnormal":
+            grad *= grad.dtype.type(_SUBNORMAL[grad.itemsize])
+    return RecipeOutput(made.inputs, params, outputs={"grad_features": (batches, channels, cells)})
+
+
+# What fuzzing draws.
+
+
+# A device may take subnormal operands for 0.
+SPACE = interpolation_space(special=tuple(kind for kind in get_args(Kind) if kind != "subnormal"))
+
+
+RECIPES = {recipe.__name__: recipe for recipe in (nearest, drawn, listed, last_cells, cancelling, special)}

@@ -1,10 +1,10 @@
 """Recipes: which cells the points name, with which weights; `shape` is [B, C, M, N]."""
 
-from typing import Final
+from typing import Final, Literal, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, diff1_and_diff2
+from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
 
 from .._shared.interpolation import (
     Triples,
@@ -14,15 +14,15 @@ from .._shared.interpolation import (
     draw_triples,
     draw_values,
     exact_bits,
+    interpolation_space,
     nearest_triples,
     network_operands,
     refuse_ill_conditioned,
 )
+from . import CRITERIA
 
 Shape = tuple[int, int, int, int]
 
-# §1.5.1
-CRITERIA: Final = diff1_and_diff2(3e-3)
 # Products that the conditioning test looks at: small cases wholly, others by their first channels.
 _TESTED: Final = 1 << 20
 # What an output of the cancelling recipe keeps of the 24 bits of its terms is at most a thousandth.
@@ -111,9 +111,6 @@ def cancelling(draw: Draw, params: Params, dtype: DType, *, shape: Shape) -> Rec
     return made_of
 
 
-RECIPES = {recipe.__name__: recipe for recipe in (nearest, drawn, listed, last_cells, cancelling)}
-
-
 def made(params: Params, dtype: DType, features: Array, indices: Array, weights: Array) -> RecipeOutput:
     """The inputs of a case that right kernels can meet."""
     tested = max(1, _TESTED // max(1, indices.size))
@@ -126,3 +123,73 @@ def terms(features: Array, indices: Array, weights: Array) -> Array:
     chosen = np.stack([batch.astype(np.float64)[:, cells.T] for batch, cells in zip(features, indices, strict=True)])
     products: Array = chosen * weights.transpose(0, 2, 1)[:, None].astype(np.float64)
     return np.moveaxis(products, 2, 0).reshape(3, -1)
+
+
+# The recipe of special values: where NaN, infinities, zeros and subnormal numbers stand.
+
+
+# idle_…: in a cell that no point names, where nothing may show.
+Kind = Literal[
+    "feature_nan",
+    "feature_inf",
+    "feature_negative_inf",
+    "weight_nan",
+    "weight_inf",
+    "weight_negative_inf",
+    "idle_nan",
+    "idle_inf",
+    "zero_times_inf",
+    "zero_times_nan",
+    "inf_minus_inf",
+    "overflow",
+    "negative_zero",
+    "subnormal",
+]
+_VALUES: Final = {"nan": np.nan, "inf": np.inf, "negative_inf": -np.inf}
+# By bytes of the type: the square of it overflows, and the products of others with it do not.
+_LARGE: Final = {2: 2.0**10, 4: 2.0**100}
+_SUBNORMAL: Final = {2: 2.0**-16, 4: 2.0**-130}
+
+
+def special(draw: Draw, params: Params, dtype: DType, *, shape: Shape, kind: Kind) -> RecipeOutput:
+    """Random triples; special values in every other channel of one cell, or in one weight, so that most outputs stay
+    as they were and are still compared."""
+    batches, channels, cells, points = shape
+    made = drawn(draw, params, dtype, shape=(batches, channels, cells - 1, points), triples="random")
+    idle = cells // 2
+    indices = made.inputs["indices"]
+    indices += indices >= idle
+    features = np.insert(made.inputs["features"], idle, 1, axis=2)
+    weights = made.inputs["weights"]
+    point = points // 2
+    first, cell, _ = indices[0, point]
+    if first == cell or (indices[0] == cell).any(axis=1).all():
+        raise ValueError("some points must not name the special cell; give more cells or points")
+    match kind:
+        case "feature_nan" | "feature_inf" | "feature_negative_inf":
+            features[0, ::2, cell] = _VALUES[kind.removeprefix("feature_")]
+        case "weight_nan" | "weight_inf" | "weight_negative_inf":
+            weights[0, point, 1] = _VALUES[kind.removeprefix("weight_")]
+        case "idle_nan" | "idle_inf":
+            features[..., idle] = _VALUES[kind.removeprefix("idle_")]
+        case "zero_times_inf" | "zero_times_nan":
+            features[0, ::2, cell], weights[0, point, 1] = _VALUES[kind.removeprefix("zero_times_")], 0
+        case "inf_minus_inf":
+            features[0, ::2, cell], features[0, ::2, first], weights[0, point, :2] = np.inf, -np.inf, 1
+        case "overflow":
+            features[0, ::2, cell] = weights[0, point, 1] = _LARGE[features.itemsize]
+        case "negative_zero":
+            features[0, ::2, cell], weights[0, point] = -0.0, -0.0
+        case "subnormal":
+            features *= features.dtype.type(_SUBNORMAL[features.itemsize])
+    return RecipeOutput({"features": features, "indices": indices, "weights": weights}, params)
+
+
+# What fuzzing draws.
+
+
+# A device may take subnormal operands for 0.
+SPACE = interpolation_space(special=tuple(kind for kind in get_args(Kind) if kind != "subnormal"))
+
+
+RECIPES = {recipe.__name__: recipe for recipe in (nearest, drawn, listed, last_cells, cancelling, special)}

@@ -1,16 +1,429 @@
 """three_nn_forward: the three nearest known points of every unknown point, their squared distances and indices."""
 
-from mluops_gtest.authoring import DType, Operator, OutputSpec, TensorSpec, diff1_and_diff2, exact
-from mluops_gtest.authoring.left_open import find_subnormal
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import cache
+from heapq import nsmallest
+from typing import Any
 
-from .bound import bound
-from .checks import ANSWERED_ANYWAY, CHECKS, NOT_TOGETHER, QUERIES
-from .kernel import kernel
-from .precondition import precondition
-from .recipes import RECIPES
-from .reference import reference, theory
-from .sizes import SIZES
-from .suspects import SUSPECTS
+import numpy as np
+
+from mluops_gtest.authoring import (
+    SIZE_NULL,
+    Array,
+    Baseline,
+    Bound,
+    DType,
+    OpCall,
+    Operator,
+    OutputSpec,
+    QueryChecks,
+    Status,
+    TensorArg,
+    TensorSpec,
+    Theory,
+    axis,
+    diff1_and_diff2,
+    exact,
+)
+from mluops_gtest.authoring.c_api import (
+    ASKED_SIZE,
+    HANDLE,
+    c_function,
+    descriptor,
+)
+from mluops_gtest.authoring.checks import (
+    contiguous,
+    descriptors,
+    dim,
+    dims,
+    dtype,
+    dtypes,
+    empty,
+    handle,
+    large,
+    not_large,
+    pointers,
+    ranks,
+    strided,
+    workspace,
+)
+from mluops_gtest.authoring.exact_numbers import ExactElement, overflows, squared_distances_to
+from mluops_gtest.authoring.left_open import find_subnormal
+from mluops_gtest.authoring.sums import lattice_exponent
+from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs
+
+from .._shared.points import lattice_fault, nearest, nearest_stand_apart
+
+# The parameter checks in the released order; neither the device's architecture nor a layout is among them.
+
+
+CHECKS = (
+    handle("§3.8 (1)"),
+    descriptors(doc="§3.8 (1)"),
+    ranks(doc="§3.8 (3)"),
+    # M is free: the header's known[1] = N is a slip.
+    dims("known.0", "dist2.0", "idx.0", "dist2.1", "idx.1", doc="§3.8 (3)"),
+    dims("unknown.2", "known.2", "dist2.2", "idx.2", doc="§3.8 (3)"),
+    dtypes("unknown", doc="§3.8 (4)"),
+    dtypes("known = unknown", "dist2 = unknown", doc="§1.4"),
+    dtypes("idx", doc="§1.3"),
+    strided(doc="§1.4"),
+    large(doc="released"),
+    empty("unknown", "dist2", "idx", doc="§1.1", status=Status.BAD_PARAM),
+    # §1.1: without known points nothing is written, not even +Inf and 0.
+    empty("known", doc="§1.1"),
+    # §3.8 lists the pointers second; the released order has them last, so an early answer does not look at them.
+    workspace("§3.8 (6)"),
+    pointers(doc="§3.8 (2)"),
+)
+_OF_UNKNOWN = "has as many elements as unknown, which is asked first"
+
+# The released query looks at known alone. Whether it may refuse more of it than the rank is said nowhere.
+_OPEN = (
+    dim("known", 2, 3, "axis 2 of known must be 3", "§3.8 (3)"),
+    dtype("known", (DType.FLOAT, DType.HALF), "§3.8 (4)"),
+    *contiguous(["known"], "§1.4"),
+    *not_large(["known"], "§3.8"),
+)
+QUERIES = {
+    "mluOpGetThreeNNForwardWorkspaceSize": QueryChecks(
+        ("handle_null", "known_desc_null", SIZE_NULL, "known_rank", *_OPEN), silent=tuple(check.name for check in _OPEN)
+    )
+}
+
+# Without one of these another check answers with the same status.
+ANSWERED_ANYWAY = {
+    "unknown_large": "dist2 and idx have as many elements",
+    "unknown_empty": "dist2 and idx have no elements either",
+}
+
+# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
+# is neither strided nor large), the others are not proved to.
+NOT_TOGETHER = {
+    "unknown_strided": ("unknown_empty",),
+    "known_strided": ("known_empty",),
+    "dist2_strided": ("unknown_empty",),
+    "idx_strided": ("unknown_empty",),
+    "unknown_large": ("unknown_empty",),
+    "known_large": ("known_empty",),
+}
+
+
+# What must hold of the data of a valid call, so that there is one right answer.
+
+
+def precondition(call: OpCall) -> str | None:
+    """Every evaluation in the tensors' type finds the same neighbours in the same order.
+
+    §1.1 asks for distances in half or float and leaves open how they are rounded; where that decides who is nearest, or
+    whether a half distance overflows, two right kernels differ.
+    """
+    unknown, known = call.array("unknown"), call.array("known")
+    if lattice_fault(unknown, known) is None:
+        return None
+    apart = nearest_stand_apart(unknown, known)
+    if apart.all():
+        return None
+    batch, point = np.argwhere(~apart)[0]
+    return f"how distances are rounded decides which points are nearest to unknown[{batch}, {point}], or in which order"
+
+
+def _known_lost(call: OpCall, index: int) -> Mapping[str, Array]:
+    """A point that is not finite is nobody's neighbour (§1.2)."""
+    known = call.array("known").copy()
+    known[:, index] = np.nan
+    return {"known": known}
+
+
+# The oracle: exact squared distances, sorted, rounded once; and the figures for efficiency.
+
+
+def reference(call: OpCall) -> Baseline:
+    """dist2 and idx of a valid call."""
+    unknown, known = call.array("unknown"), call.array("known")
+    # §1.2: the squared distance itself, ascending; the framework's wrapper takes the root, the operator does not.
+    # Equal distances by index, and equal points are neighbours each: a strict < keeps the first.
+    # §1.2: a point with NaN or Inf is nobody's neighbour and has none.
+    squared, indices = nearest(unknown, known)
+    with np.errstate(over="ignore"):
+        dist2 = squared.astype(unknown.dtype)
+    # A float distance that overflows is no neighbour either. With fewer than three the rest is +Inf and 0.
+    idx = np.where(np.isfinite(dist2), indices, 0)
+    # §3.1's listing blanks the minimum in the results instead of the distances, which would give one point thrice, and
+    # forgets where a tile begins; indices count within the batch.
+    return Baseline({"dist2": dist2, "idx": idx.astype("<i4")})
+
+
+def theory(call: OpCall) -> Theory:
+    """All four tensors; three subtractions, three squares and two additions per pair."""
+    batch, queries, _ = call.tensor("unknown").dims
+    points = call.tensor("known").dims[1]
+    touched = sum(call.tensor(name).desc.nbytes for name in ("unknown", "known", "dist2", "idx"))
+    return Theory(io_bytes=touched, ops=8 * batch * queries * points)
+
+
+# What arithmetic allows: a distance is the sum of three squares, in any order.
+
+
+# Beyond it a unit no longer matters, and its square would overflow.
+_LARGEST_UNIT = 100
+
+
+def bound(call: OpCall) -> dict[str, Bound]:
+    """The difference rounds once and is squared, the square rounds, and two additions do."""
+    unknown, known = call.array("unknown"), call.array("known")
+    squared, _ = nearest(unknown, known)
+    exponent = min(lattice_exponent(unknown), lattice_exponent(known), _LARGEST_UNIT)
+    return {"dist2": Bound(np.where(np.isfinite(squared), squared, 0.0), 5, unit=math.ldexp(1.0, 2 * exponent))}
+
+
+# Mistakes that kernels make about distances, equal ones and batches.
+
+
+def _roots(call: OpCall) -> Mapping[str, Array]:
+    outputs = reference(call).outputs
+    return {"dist2": np.sqrt(outputs["dist2"]), "idx": outputs["idx"]}
+
+
+def _last_of_equals(call: OpCall) -> Mapping[str, Array]:
+    known = call.array("known")
+    outputs = reference(with_inputs(call, known=np.ascontiguousarray(known[:, ::-1]))).outputs
+    found = np.isfinite(outputs["dist2"])
+    return {"dist2": outputs["dist2"], "idx": np.where(found, known.shape[1] - 1 - outputs["idx"], 0).astype("<i4")}
+
+
+def _by_index(call: OpCall) -> Mapping[str, Array]:
+    outputs = reference(call).outputs
+    # Missing neighbours stay behind.
+    order = np.argsort(np.where(np.isfinite(outputs["dist2"]), outputs["idx"], np.iinfo(np.int32).max), axis=-1)
+    return {name: np.take_along_axis(array, order, axis=-1) for name, array in outputs.items()}
+
+
+def _through_batches(call: OpCall) -> Mapping[str, Array]:
+    outputs = reference(call).outputs
+    batches, points, _ = call.tensor("known").dims
+    first = (np.arange(batches, dtype="<i4") * points)[:, None, None]
+    return {"dist2": outputs["dist2"], "idx": outputs["idx"] + np.where(np.isfinite(outputs["dist2"]), first, 0)}
+
+
+def _within_tiles(call: OpCall) -> Mapping[str, Array]:
+    outputs = reference(call).outputs
+    return {"dist2": outputs["dist2"], "idx": outputs["idx"] % 64}
+
+
+def _changed(change: Callable[[Array], Array], *names: str) -> Suspect:
+    """The clouds of these names as another function sees them."""
+    return as_read(
+        reference,
+        lambda call: with_inputs(call, **{name: np.ascontiguousarray(change(call.array(name))) for name in names}),
+    )
+
+
+def _first_batch(cloud: Array) -> Array:
+    return np.broadcast_to(cloud[:1], cloud.shape)
+
+
+def _axes_first(cloud: Array) -> Array:
+    return cloud.reshape(cloud.shape[0], 3, cloud.shape[1]).swapaxes(1, 2)
+
+
+def _without_axis(axis: int) -> Callable[[Array], Array]:
+    return lambda cloud: np.where(np.arange(3) == axis, cloud.dtype.type(0), cloud)
+
+
+def _without_point(index: int) -> Callable[[Array], Array]:
+    """A point at NaN is no neighbour."""
+
+    def changed(cloud: Array) -> Array:
+        points = np.arange(cloud.shape[1]) == index % cloud.shape[1]
+        return np.where(points[:, None], cloud.dtype.type(np.nan), cloud)
+
+    return changed
+
+
+SUSPECTS = {
+    "the roots are taken of squared distances": _roots,
+    "of equal distances the highest index comes first": _last_of_equals,
+    "the three neighbours are ordered by index": _by_index,
+    "indices count through all batches": _through_batches,
+    "every batch searches the known points of batch 0": _changed(_first_batch, "known"),
+    "every batch has the unknown points of batch 0": _changed(_first_batch, "unknown"),
+    "known is read as [B, 3, M]": _changed(_axes_first, "known"),
+    "unknown is read as [B, 3, N]": _changed(_axes_first, "unknown"),
+    "indices count within a tile of 64": _within_tiles,
+    "x is ignored": _changed(_without_axis(0), "unknown", "known"),
+    "y is ignored": _changed(_without_axis(1), "unknown", "known"),
+    "z is ignored": _changed(_without_axis(2), "unknown", "known"),
+    "the first known point is missing": _changed(_without_point(0), "known"),
+    "the last known point is missing": _changed(_without_point(-1), "known"),
+}
+
+
+# One neighbour as §1.2 defines it: all known points sorted by their squared distance, equals by index.
+
+
+def elements(call: OpCall) -> Mapping[str, ExactElement]:
+    """The three nearest of each unknown point; +Inf and 0 where there are fewer."""
+    unknown, known = call.array("unknown"), call.array("known")
+
+    distances_in = cache(lambda batch: squared_distances_to(known[batch]))
+
+    @cache
+    def nearest(batch: int, point: int) -> list[tuple[Fraction | float, int]]:
+        distances = distances_in(batch)(unknown[batch, point])
+        candidates = ((squared, place) for place, squared in enumerate(distances) if squared is not None)
+        # Distances first, then indices; whatever overflows is behind all that do not.
+        found = [one for one in nsmallest(3, candidates) if not overflows(one[0], unknown.itemsize)]
+        return [*found, *[(math.inf, 0)] * (3 - len(found))]
+
+    return {
+        "dist2": lambda batch, point, rank: nearest(batch, point)[rank][0],
+        "idx": lambda batch, point, rank: nearest(batch, point)[rank][1],
+    }
+
+
+# The kernel that the numpy backend runs: §3.1 in float32, tile by tile, three minima each.
+
+
+# §3.1's split: known points of a tile, and pairs that meet at once: 256 KiB of distances stay in the cache.
+TILE, PAIRS = 4096, 1 << 16
+
+
+def kernel(call: OpCall) -> Status:
+    """Check the call, then write the three nearest of every unknown point."""
+    status, computes = _verdict(call)
+    if computes:
+        unknown, known = (call.array(name).astype(np.float32, copy=False) for name in ("unknown", "known"))
+        step = PAIRS // min(TILE, known.shape[1])
+        for batch in range(len(unknown)):
+            # Step 1: one row per axis.
+            axes = np.ascontiguousarray(known[batch].T)
+            for first in range(0, unknown.shape[1], step):
+                rows = slice(first, first + step)
+                dist2, idx = _nearest(unknown[batch, rows], axes)
+                call.array("dist2")[batch, rows] = dist2
+                call.array("idx")[batch, rows] = idx
+    return status
+
+
+def _nearest(points: Array, axes: Array) -> tuple[Array, Array]:
+    """Three distances and indices per point: those of each tile are sorted in behind those of the tiles before."""
+    dist2 = np.full((len(points), 3), np.inf, np.float32)
+    idx = np.zeros((len(points), 3), np.int64)
+    for base in range(0, axes.shape[1], TILE):
+        values, places = _minima(_distances(points, axes[:, base : base + TILE]))
+        values, places = np.hstack([dist2, values]), np.hstack([idx, places + base])
+        # Stable: of equal distances the earlier tile's come first.
+        order = np.argsort(values, axis=1, kind="stable")[:, :3]
+        dist2, idx = np.take_along_axis(values, order, axis=1), np.take_along_axis(places, order, axis=1)
+    idx[np.isinf(dist2)] = 0
+    return dist2, idx
+
+
+def _distances(points: Array, axes: Array) -> Array:
+    """float32 [rows, tile]; +Inf where the pair has none."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total: Array = points[:, 0, None] - axes[0]
+        total *= total
+        for axis in (1, 2):
+            difference = points[:, axis, None] - axes[axis]
+            difference *= difference
+            total += difference
+    # NaN − x and Inf − Inf are NaN, which argmin would take for the least.
+    total[np.isnan(total)] = np.inf
+    return total
+
+
+def _minima(distances: Array) -> tuple[Array, Array]:
+    """Step 5: take the first least three times, and blank it in the distances each time."""
+    rows = np.arange(len(distances))
+    values, places = np.empty((len(rows), 3), np.float32), np.empty((len(rows), 3), np.int64)
+    for nth in range(3):
+        place = distances.argmin(axis=1)
+        values[:, nth], places[:, nth] = distances[rows, place], place
+        distances[rows, place] = np.inf
+    return values, places
+
+
+def _verdict(call: OpCall) -> tuple[Status, bool]:
+    """The status, and whether there is anything to compute."""
+    unknown, known = call.inputs["unknown"], call.inputs["known"]
+    dist2, idx = call.outputs["dist2"], call.outputs["idx"]
+    if call.handle is None or unknown is None or known is None or dist2 is None or idx is None:
+        return Status.BAD_PARAM, False
+    tensors = (unknown, known, dist2, idx)
+    if not _shapes_agree(*tensors) or not _types_agree(*tensors):
+        return Status.BAD_PARAM, False
+    if any(arg.desc.is_strided or arg.desc.is_large for arg in tensors):
+        return Status.NOT_SUPPORTED, False
+    if unknown.desc.is_empty:
+        return Status.BAD_PARAM, False
+    if known.desc.is_empty:
+        return Status.SUCCESS, False
+    if (call.workspace is None and call.workspace_size > 0) or any(arg.null for arg in tensors):
+        return Status.BAD_PARAM, False
+    return Status.SUCCESS, True
+
+
+def _shapes_agree(unknown: TensorArg, known: TensorArg, dist2: TensorArg, idx: TensorArg) -> bool:
+    if len(unknown.dims) != 3 or len(known.dims) != 3:
+        return False
+    batch, queries, _ = unknown.dims
+    return (
+        unknown.dims[2] == 3
+        and (known.dims[0], known.dims[2]) == (batch, 3)
+        and dist2.dims == idx.dims == (batch, queries, 3)
+    )
+
+
+def _types_agree(unknown: TensorArg, known: TensorArg, dist2: TensorArg, idx: TensorArg) -> bool:
+    return (
+        unknown.dtype in (DType.FLOAT, DType.HALF)
+        and known.dtype is dist2.dtype is unknown.dtype
+        and idx.dtype is DType.INT32
+    )
+
+
+# With torch: distance and index packed into one integer, the three least of every row.
+
+
+# Pairs per step on the processor: torch would spread more over threads, which wait for each other at every operation.
+_PAIRS = 1 << 15
+# The bits of +Inf: floats from 0 on order as their bits do.
+_INFINITE = 0x7F800000
+
+
+def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:  # noqa: ARG001 - all operators are called alike
+    """Write the three nearest known points of every unknown one."""
+    import torch
+
+    dist2, idx = outputs["dist2"], outputs["idx"]
+    points = inputs["known"].shape[1]
+    place = torch.arange(points, device=idx.device)
+    step = max(1, _PAIRS // points) if idx.device.type == "cpu" else max(1, (_PAIRS << 9) // points)
+    for batch, (unknown, known) in enumerate(zip(inputs["unknown"].float(), inputs["known"].float(), strict=True)):
+        axes = known.T.contiguous()
+        for rows in torch.arange(len(unknown), device=idx.device).split(step):
+            keys = (_squared(unknown[rows], axes).view(torch.int32).long() << 32) | place
+            least = keys.topk(min(3, points), largest=False, sorted=True).values
+            # Fewer than three: +Inf and 0.
+            least = torch.nn.functional.pad(least, (0, 3 - least.shape[1]), value=_INFINITE << 32)
+            bits = (least >> 32).int()
+            dist2[batch, rows] = bits.view(torch.float32).to(dist2.dtype)
+            idx[batch, rows] = torch.where(bits < _INFINITE, least & 0xFFFFFFFF, 0).int()
+
+
+def _squared(points: Any, axes: Any) -> Any:
+    """float32 [rows, M]; +Inf where a pair has no distance (§1.2)."""
+    import torch
+
+    total = (points[:, 0, None] - axes[0]).square_()
+    for number in (1, 2):
+        total += (points[:, number, None] - axes[number]).square_()
+    return total.nan_to_num_(nan=torch.inf, posinf=torch.inf)
+
 
 _FLOATS = (DType.FLOAT, DType.HALF)
 
@@ -26,7 +439,13 @@ OPERATOR = Operator(
         OutputSpec("dist2", "[B, N, 3]", {DType.FLOAT: diff1_and_diff2(1e-5), DType.HALF: diff1_and_diff2(3e-3)}),
         OutputSpec("idx", "[B, N, 3]", {DType.INT32: exact()}),
     ),
+    axes={
+        "known": axis("M", of="known", lost=_known_lost),
+        "unknown": axis("N", of="unknown"),
+        "batches": axis("B", of="unknown"),
+    },
     checks=CHECKS,
+    subsumed=dict.fromkeys(("dist2_large", "idx_large", "dist2_empty", "idx_empty"), _OF_UNKNOWN),
     queries=QUERIES,
     not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
@@ -36,7 +455,13 @@ OPERATOR = Operator(
     left_open={"subnormal": find_subnormal},
     kernel=kernel,
     suspects=SUSPECTS,
-    recipes=RECIPES,
-    sizes=SIZES,
     theory=theory,
+    # The workspace stands between inputs and outputs.
+    c_api=c_function(
+        "mluOpThreeNNForward",
+        query="mluOpGetThreeNNForwardWorkspaceSize",
+        query_arguments=(HANDLE, *descriptor("known"), ASKED_SIZE),
+    ),
+    exact=elements,
+    torch_kernel=torch_kernel,
 )

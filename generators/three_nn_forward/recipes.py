@@ -1,13 +1,45 @@
 """Recipes: where the unknown and the known points lie, on a lattice or with full mantissas and a margin."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, Stream
+from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
-from .._shared.points import CENTRED, FULL, farthest_sample, offsets, placed, surfaces
-from .fairness import on_lattice, with_margin
+from .._shared.points import (
+    CENTRED,
+    FULL,
+    assert_lattice,
+    farthest_sample,
+    nearest_stand_apart,
+    offsets,
+    placed,
+    surfaces,
+)
+
+# Every right kernel must find the same neighbours: data on which it does.
+
+
+def on_lattice(params: Params, unknown: Array, known: Array) -> RecipeOutput:
+    """Any evaluation of any distance is exact; such a case declares `criteria: {dist2: {diff3: 0}}`."""
+    assert_lattice(unknown, known)
+    return RecipeOutput({"unknown": unknown, "known": known}, params, outputs=_dims(unknown))
+
+
+def with_margin(params: Params, unknown: Array, known: Array, count: int) -> RecipeOutput:
+    """The first `count` unknown points of each batch whose nearest four stand further apart than rounding errs."""
+    apart = nearest_stand_apart(unknown, known)
+    if (apart.sum(axis=1) < count).any():
+        raise ValueError(f"fewer than {count} of {apart.shape[1]} drawn points have nearest ones that stand apart")
+    kept = np.stack([points[rows][:count] for points, rows in zip(unknown, apart, strict=True)])
+    return RecipeOutput({"unknown": kept, "known": known}, params, outputs=_dims(kept))
+
+
+def _dims(unknown: Array) -> dict[str, tuple[int, ...]]:
+    return dict.fromkeys(("dist2", "idx"), tuple(unknown.shape))
+
 
 Values = Literal["lattice", "far", "full", "offset", "wide"]
 Word = Literal["nan", "inf", "negative_inf", "mixed", "huge"]
@@ -178,11 +210,6 @@ def nonfinite(
     return made if values == "lattice" else with_margin(params, made.inputs["unknown"], made.inputs["known"], unknown)
 
 
-RECIPES = {
-    recipe.__name__: recipe for recipe in (sampled, scattered, listed, on_axis, tied, crowded, planted, nonfinite)
-}
-
-
 def _spare(count: int) -> int:
     """Enough unknown points, some of which have no margin."""
     return count + count // 3 + 32
@@ -226,3 +253,78 @@ def _spoil(draw: Draw, points: Array, word: Word, spoilt: Array) -> None:
     words = np.array((_HUGE, -_HUGE) if word == "huge" else _WORDS[word], points.dtype)
     chosen = draw.stream("words").integers(0, len(words), points.shape[1])
     points[:, spoilt, axis[spoilt]] = words[chosen[spoilt]]
+
+
+# What fuzzing draws: points on lattices, with full mantissas and a margin, in ties, and not finite.
+
+
+_PLAIN = ("sampled", "on_axis", "tied", "crowded", "planted")
+
+
+def draw(at: Mapping[str, Any]) -> Drawn | None:
+    """Unknown and known points of one of the recipes."""
+    what, batch = at["what"], at["batch"]
+    counts = {"unknown": at["unknown"], "known": at["known"]}
+    match what:
+        case "sampled":
+            args = {"batch": batch, **counts, "values": at["sampled"]}
+            if at["known"] > at["unknown"]:
+                return None
+        case "on_axis":
+            args = {"axis": at["axis"], **counts}
+        case "tied":
+            args = {"batch": batch, "clusters": min(at["unknown"], 27), "levels": at["levels"]}
+        case "crowded":
+            args = counts
+        case "planted":
+            args = {**counts, "levels": at["levels"], "filler": at["filler"]}
+            places = len(at["levels"])
+            if at["known"] < 2 * places:
+                return None
+            # Three of them at either end, where tiles and leftovers are.
+            last = at["known"] - 1
+            args["at"] = tuple(last - place if place % 2 else place for place in range(places))
+        case _ if what in get_args(Values):
+            args, what = {"batch": batch, **counts, "values": what, "reach": at["reach"]}, "scattered"
+        case _:
+            word, _, where = what.rpartition(" ")
+            args = {"batch": batch, **counts, "word": word, "where": where, "finite": min(at["finite"], at["known"])}
+            what = "nonfinite"
+    return Drawn(what, {}, args, at["dtype"])
+
+
+def elements(at: Mapping[str, Any]) -> int:
+    """Points and distances; where these are not exact in float64, a margin is proved for each."""
+    rounds = at["what"] in ("full", "wide", "sampled") or at["what"].startswith("huge")
+    pairs = at["unknown"] * at["known"] * 8 if rounds else at["unknown"] * at["known"] // 16
+    return int(at["batch"] * (9 * at["unknown"] + 3 * at["known"] + pairs))
+
+
+SPACE = Space(
+    axes={
+        "dtype": Choice(("float", "half")),
+        "batch": Sizes(1, 5),
+        "unknown": Sizes(1, 1025),
+        "known": Sizes(1, 1025),
+        "reach": Choice((0, 1, 2, 5)),
+        "levels": Choice(((1, 1, 1, 2), (1, 2, 3), (2, 2, 1, 1), (4, 4, 4, 4, 4), (0, 1, 9))),
+        "finite": Choice((-1, 0, 1, 2, 3)),
+        "axis": Choice(("x", "y", "z")),
+        "filler": Choice(("scattered", "constant")),
+        "sampled": Choice(("lattice", "full")),
+        "what": Choice(
+            (
+                *get_args(Values),
+                *_PLAIN,
+                *(f"{word} {where}" for word in get_args(Word) for where in ("unknown", "known", "both")),
+            )
+        ),
+    },
+    draw=draw,
+    elements=elements,
+)
+
+
+RECIPES = {
+    recipe.__name__: recipe for recipe in (sampled, scattered, listed, on_axis, tied, crowded, planted, nonfinite)
+}

@@ -2,7 +2,16 @@
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg
+from mluops_gtest.authoring import (
+    Array,
+    DType,
+    OpCall,
+    Status,
+    TensorArg,
+)
+
+# The kernel that the numpy backend runs: §3.3's split by points, float32 throughout.
+
 
 # Points that one task takes at a time.
 TILE = 4096

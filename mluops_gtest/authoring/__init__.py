@@ -4,7 +4,7 @@ from mluops_gtest.authoring.calls import argument, call_of, dtype_of
 from mluops_gtest.authoring.random import Draw, Stream
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.core.call import Handle, OpCall, Params, SizedAxis, Status, TensorArg, UndefinedDataError
-from mluops_gtest.core.operator import (
+from mluops_gtest.core.declaration import (
     SIZE_NULL,
     Baseline,
     Bound,
@@ -12,7 +12,6 @@ from mluops_gtest.core.operator import (
     CheckVerdict,
     EnumSpec,
     Mutant,
-    Operator,
     OutputSpec,
     ParamField,
     ParamMessage,
@@ -20,7 +19,9 @@ from mluops_gtest.core.operator import (
     RecipeOutput,
     TensorSpec,
     Theory,
+    axis,
 )
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType, Layout, TensorDesc, diff1_and_diff2, exact
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "Theory",
     "UndefinedDataError",
     "argument",
+    "axis",
     "call_of",
     "diff1_and_diff2",
     "dtype_of",

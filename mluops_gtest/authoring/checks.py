@@ -2,10 +2,14 @@
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec.structs import replace
 
 from mluops_gtest.core.call import OLDEST_ARCH, OpCall, Status
-from mluops_gtest.core.operator import Check
+from mluops_gtest.core.declaration import Check, CheckGroup, ParamField
+from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.shape import parse_shape
 from mluops_gtest.core.tensor import DType, Layout
 
 
@@ -185,3 +189,177 @@ def workspace_present(doc: str) -> Check:
         "the workspace must not be null when its size is not zero",
         doc,
     )
+
+
+# Groups: what follows from the declaration of the operator, for its tuple of checks. Without names a group takes all
+# tensors in declared order.
+
+
+def _group(expand: Callable[[Operator], Iterable[Check]]) -> CheckGroup:
+    return CheckGroup.of(expand, _place())
+
+
+def _ids(operator: Operator, tensors: tuple[str, ...]) -> tuple[str, ...]:
+    return tensors or tuple(spec.id for spec in operator.tensors)
+
+
+def handle(doc: str) -> CheckGroup:
+    """`handle_null`."""
+    return _group(lambda _: (handle_present(doc),))
+
+
+def descriptors(*tensors: str, doc: str) -> CheckGroup:
+    """`<tensor>_desc_null` each; the descriptor of the parameters is `<descriptor>_null`."""
+
+    def expand(operator: Operator) -> Iterator[Check]:
+        for name in _ids(operator, tensors):
+            if name == operator.params_descriptor:
+                yield params_present(name, doc)
+            else:
+                yield from descriptors_present((name,), doc)
+
+    return _group(expand)
+
+
+def arrays(*names: str, doc: str) -> CheckGroup:
+    """`<name>_array_null` of each repeated parameter."""
+
+    def expand(operator: Operator) -> Iterable[Check]:
+        repeated = tuple(one.name for one in operator.param_fields if one.label == "repeated" and not one.result)
+        return param_arrays_present(names or repeated, doc)
+
+    return _group(expand)
+
+
+def params(*names: str, doc: str, name: str = "{}", status: Status = Status.BAD_PARAM) -> CheckGroup:
+    """A check of each parameter with limits, called as `name` says, e.g. `{}_value`: least, most, allowed values."""
+
+    def expand(operator: Operator) -> Iterator[Check]:
+        fields = {one.name: one for one in operator.param_fields}
+        for one in names or [one.name for one in fields.values() if one.has_limits]:
+            yield _within_limits(fields[one], name.format(one), doc, status)
+
+    return _group(expand)
+
+
+def _within_limits(field: ParamField, name: str, doc: str, status: Status) -> Check:
+    message = f"{field.name} must be {field.limits_in_words}"
+    return require(name, lambda call: field.is_allowed(call.param(field.name)), message, doc, status)
+
+
+def ranks(*tensors: str, doc: str, status: Status = Status.BAD_PARAM) -> CheckGroup:
+    """`<tensor>_rank` each: as many axes as the shape has."""
+
+    def expand(operator: Operator) -> Iterator[Check]:
+        for name in _ids(operator, tensors):
+            allowed = parse_shape(operator.tensor(name).shape).ranks
+            if allowed is not None:
+                yield replace(rank(name, allowed, doc), status=status)
+
+    return _group(expand)
+
+
+def layouts(*tensors: str, doc: str, status: Status = Status.BAD_PARAM) -> CheckGroup:
+    """`<tensor>_layout` each: one of the tensor's layouts."""
+
+    def expand(operator: Operator) -> Iterator[Check]:
+        for name in _ids(operator, tensors):
+            yield replace(layout(name, operator.tensor(name).layouts, doc), status=status)
+
+    return _group(expand)
+
+
+def dtypes(*tensors: str, doc: str, name: str = "dtype") -> CheckGroup:
+    """`<tensor>_dtype` each: one of the tensor's types; `xyz = new_xyz`: the type of the other tensor."""
+
+    def expand(operator: Operator) -> Iterator[Check]:
+        for entry in _ids(operator, tensors):
+            tensor, _, other = entry.partition(" = ")
+            if other:
+                yield same_dtype(tensor, other, doc, name)
+            else:
+                yield dtype(tensor, operator.tensor(tensor).dtypes, doc)
+
+    return _group(expand)
+
+
+def dims(*axes: str, doc: str) -> CheckGroup:
+    """`<tensor>_dim<axis>` each: as long as the shape says.
+
+    `xyz.0` is axis 0 of xyz; without names all axes in declared order, but for those that define a symbol. A symbol is
+    the parameter of its name, else as long as where `axes` of the operator says, else where it stands first alone.
+    `xyz.0 = new_xyz.0` is held to that axis instead.
+    """
+
+    def expand(operator: Operator) -> Iterator[Check]:
+        for entry in axes or _checked_axes(operator):
+            place, _, other = entry.partition(" = ")
+            tensor, number = _tensor_axis(place)
+            if other:
+                yield _same_length(tensor, number, *_tensor_axis(other), doc)
+            else:
+                yield _length_of_shape(operator, tensor, number, doc)
+
+    return _group(expand)
+
+
+def _tensor_axis(place: str) -> tuple[str, int]:
+    tensor, _, number = place.partition(".")
+    return tensor, int(number)
+
+
+def _same_length(tensor: str, axis: int, other: str, other_axis: int, doc: str) -> Check:
+    message = f"axis {axis} of {tensor} must be as long as axis {other_axis} of {other}"
+    return dim(tensor, axis, lambda call: call.tensor(other).dims[other_axis], message, doc)
+
+
+def _checked_axes(operator: Operator) -> Iterator[str]:
+    for spec in operator.tensors:
+        for number, one in enumerate(parse_shape(spec.shape).forms[0].axes):
+            if (
+                one.at_least
+                or one.any_number
+                or (one.symbol and operator.defining_axis(one.symbol) == (spec.id, number))
+            ):
+                continue
+            yield f"{spec.id}.{number}"
+
+
+def _length_of_shape(operator: Operator, tensor: str, number: int, doc: str) -> Check:
+    one = parse_shape(operator.tensor(tensor).shape).forms[0].axes[number]
+    if one.symbol is not None:
+        place = operator.defining_axis(one.symbol)
+        if place is not None:
+            return _same_length(tensor, number, *place, doc)
+    message = f"axis {number} of {tensor} must be {one.text}"
+    return dim(tensor, number, lambda call: operator.length_of(call, one), message, doc)
+
+
+def strided(*tensors: str, doc: str, status: Status = Status.NOT_SUPPORTED) -> CheckGroup:
+    """`<tensor>_strided` each: contiguous."""
+    return _group(lambda operator: (replace(one, status=status) for one in contiguous(_ids(operator, tensors), doc)))
+
+
+def large(*tensors: str, doc: str) -> CheckGroup:
+    """`<tensor>_large` each: fewer than 2^31 elements."""
+    return _group(lambda operator: not_large(_ids(operator, tensors), doc))
+
+
+def empty(*tensors: str, doc: str, status: Status = Status.SUCCESS, writes: bool = False) -> CheckGroup:
+    """`<tensor>_empty` each: a tensor without elements ends the call with this status."""
+    return _group(lambda operator: (not_empty(one, doc, status, writes=writes) for one in _ids(operator, tensors)))
+
+
+def workspace(doc: str) -> CheckGroup:
+    """`workspace_null`."""
+    return _group(lambda _: (workspace_present(doc),))
+
+
+def pointers(*tensors: str, doc: str, empty_may_be_null: bool = False) -> CheckGroup:
+    """`<tensor>_ptr_null` each."""
+    return _group(lambda operator: pointers_present(_ids(operator, tensors), doc, empty_may_be_null=empty_may_be_null))
+
+
+def arch(doc: str) -> CheckGroup:
+    """`arch`."""
+    return _group(lambda _: (arch_supported(doc),))

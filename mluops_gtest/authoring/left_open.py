@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mluops_gtest.core.call import OpCall
-from mluops_gtest.core.operator import Baseline
+from mluops_gtest.core.declaration import Baseline
 from mluops_gtest.core.tensor import Array
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from mluops_gtest.core.call import OpCall, Status
-from mluops_gtest.core.operator import Mutant
+from mluops_gtest.core.declaration import Mutant
 from mluops_gtest.core.tensor import Array
 
 Run = Callable[[OpCall], Status]

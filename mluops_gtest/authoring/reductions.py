@@ -1,19 +1,35 @@
 """How calls become smaller, for `reductions.py` of an operator."""
 
-import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.call import OpCall, Params
-from mluops_gtest.core.operator import Operator, RecipeOutput, Reduction
+from mluops_gtest.core.declaration import RecipeOutput, Reduction
+from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.shape import parse_shape
 from mluops_gtest.core.tensor import Array
 
-__all__ = ["Reduction", "along", "changed", "renumbered", "without_rows"]
+__all__ = ["Reduction", "along", "axis_reductions", "changed", "renumbered", "without_rows"]
 
-_TIMES: Final = "·"
+
+def axis_reductions(operator: Operator) -> dict[str, Reduction]:
+    """What follows from the operator's axes, and from whole-numbered parameters that are none: fewer of each.
+
+    Positions along them are renumbered.
+    """
+    symbols = {name: one.symbol for name, one in operator.axes.items()}
+    for field in operator.param_fields:
+        is_number = field.type in ("int32", "int64") and field.label != "repeated" and not field.result
+        if is_number and field.name not in symbols.values():
+            symbols.setdefault(field.name, field.name)
+    return {name: along(operator, symbol, _positions_along(operator, symbol)) for name, symbol in symbols.items()}
+
+
+def _positions_along(operator: Operator, symbol: str) -> dict[str, int | None]:
+    return {spec.id: column for spec in operator.inputs for column, named in spec.positions.items() if named == symbol}
 
 
 def along(operator: Operator, symbol: str, named_by: Mapping[str, int | None] | None = None) -> Reduction:
@@ -95,8 +111,6 @@ class _Axis(Value):
 
 def _axes(operator: Operator, symbol: str) -> Iterator[_Axis]:
     for spec in operator.tensors:
-        listed = re.match(r"\[([^\]]*)\]", spec.shape)
-        for number, length in enumerate(listed[1].split(",") if listed else ()):
-            factors = [factor.strip() for factor in length.split(_TIMES)]
-            if symbol in factors:
-                yield _Axis(spec.id, number, len(factors))
+        for number, axis in enumerate(parse_shape(spec.shape).forms[0].axes):
+            if symbol in axis.factors:
+                yield _Axis(spec.id, number, len(axis.factors))

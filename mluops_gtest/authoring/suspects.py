@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mluops_gtest.core.call import OpCall
-from mluops_gtest.core.operator import Baseline
+from mluops_gtest.core.declaration import Baseline
 from mluops_gtest.core.tensor import Array
 
 Suspect = Callable[[OpCall], Mapping[str, Array]]

@@ -405,7 +405,7 @@ class CLibraryBackend:
             return self._operators[operator]
         signatures = self._functions(operator)
         if signatures is None:
-            raise Declined(f"no C functions for {operator}: its folder has no c_api.py")
+            raise Declined(f"no C functions for {operator}: it declares no `c_api`")
         library = self._library
         for signature in signatures:
             if not library.lacking(signature.symbols):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NotRequired, TypedDict
 import msgspec
 
 from mluops_gtest.base.errors import ContentError, repr_short
-from mluops_gtest.base.files import replace_file
+from mluops_gtest.base.files import TEXT, replace_file
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.typed_files import MAX_INTEGER, Source, convert, decode_json, file_bytes, keep_plain
 from mluops_gtest.core.tensor import DType
@@ -66,6 +66,11 @@ _NAMES: Final = LockEntry.__struct_fields__
 def lock_path(folder: Path, operator: str) -> Path:
     """The lock of an operator's cases, beside their files in this folder of stored cases."""
     return folder / operator / LOCK_NAME
+
+
+def case_path(folder: Path, case_id: str, suffix: str = TEXT) -> Path:
+    """The file of a case in this folder of stored cases, beside the lock of its operator."""
+    return folder / f"{case_id}{suffix}"
 
 
 # Made here: of two threads that make one of the same type at once, the second decodes with what the first has so far.

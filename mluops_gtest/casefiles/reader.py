@@ -16,7 +16,8 @@ from mluops_gtest.casefiles.files import read_document, read_name
 from mluops_gtest.casefiles.schema import Document, Schema, TensorDocument, Unknown, few
 from mluops_gtest.core.call import Params, ParamValue, Status
 from mluops_gtest.core.case import Case, Expect
-from mluops_gtest.core.operator import Operator, ParamField
+from mluops_gtest.core.declaration import ParamField
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import Criterion, CriterionKind, DType, Layout, Tensor, TensorDesc
 
 Criteria = tuple[Criterion, ...]

@@ -13,7 +13,8 @@ from msgspec import Struct, field
 
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.operator import Operator, ParamField
+from mluops_gtest.core.declaration import ParamField
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import Array, CriterionKind, DType, Layout
 
 

@@ -19,7 +19,8 @@ from mluops_gtest.casefiles.reader import CPU, THEORY, write_criteria
 from mluops_gtest.casefiles.schema import Document, Schema, TensorDocument
 from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Handle, OpCall, TensorArg
 from mluops_gtest.core.case import Case, Expect
-from mluops_gtest.core.operator import Operator, OutputSpec, TensorSpec
+from mluops_gtest.core.declaration import OutputSpec, TensorSpec
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import Array, DType, Tensor, TensorDesc
 
 GENERATOR_CPU: Final = 4

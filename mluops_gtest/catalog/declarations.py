@@ -23,7 +23,8 @@ from mluops_gtest.catalog.derived_lock import DerivedCase, Standard, read_curren
 from mluops_gtest.catalog.templates import CRITERIA, DTYPES, LAYOUTS, Vocabulary, signature_of
 from mluops_gtest.core.call import ParamValue, Status
 from mluops_gtest.core.case import TAGS, CaseDraft, Change, Expect
-from mluops_gtest.core.operator import Operator, ParamField, Recipe, source_of
+from mluops_gtest.core.declaration import ParamField, Recipe
+from mluops_gtest.core.operator import Operator, source_of
 from mluops_gtest.core.tensor import Criterion, CriterionKind
 
 _INTEGER_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
@@ -31,11 +32,9 @@ _INTEGER_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)
 
 def fits(value: Any, hint: Any) -> bool:
     """The value fits the annotation; a bool is not an int, an int is a float."""
-    if type(value) is hint:
+    if type(value) is hint or hint is Any:
         return True
     origin = get_origin(hint)
-    if hint is Any:
-        return True
     if hint is None or hint is type(None):
         return value is None
     if origin in (Union, types.UnionType):

@@ -30,13 +30,14 @@ from mluops_gtest.catalog.derived_lock import (
     write_derived,
 )
 from mluops_gtest.catalog.make import make_case
-from mluops_gtest.catalog.shapes import ShapeError, case_symbols
+from mluops_gtest.catalog.number_ranges import case_symbols
 from mluops_gtest.catalog.violation_search import Kinds, Look, Search, call_key
 from mluops_gtest.catalog.violations import EMPTY, LARGE, NULL, STRIDED, Kind, Violation, violation_between
 from mluops_gtest.core.call import Space
 from mluops_gtest.core.case import Case, CaseDraft
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import SPACE, KnownOperators
+from mluops_gtest.core.shape import ShapeError
 
 # Why no call shows a pair, beside "none of N calls".
 EMPTY_EXCLUDES: Final = "empty excludes strided or large"

@@ -23,19 +23,8 @@ from mluops_gtest.core.buffers import (
 )
 from mluops_gtest.core.call import OpCall, Params, Status
 from mluops_gtest.core.case import Case, CaseDraft, Change
-from mluops_gtest.core.operator import (
-    Baseline,
-    Check,
-    CheckVerdict,
-    Operator,
-    OutputSpec,
-    RecipeOutput,
-    call_operator_function,
-    plain_params,
-    raised_at,
-    raised_by,
-    source_of,
-)
+from mluops_gtest.core.declaration import Baseline, Check, CheckVerdict, OutputSpec, RecipeOutput, plain_params
+from mluops_gtest.core.operator import Operator, call_operator_function, raised_at, raised_by, source_of
 from mluops_gtest.core.tensor import Array, Criterion, DType, Layout, Tensor, TensorDesc, digest_tensors
 
 

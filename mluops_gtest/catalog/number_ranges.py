@@ -12,12 +12,13 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import changed
-from mluops_gtest.catalog.shapes import Axis, readable_shape
 from mluops_gtest.catalog.violations import EMPTY, EVERYWHERE, LARGE, Kind, broken_checks, is_call
 from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import DEFAULT_NRAM_BYTES, InStep, OpCall, Params, ParamValue, Space
 from mluops_gtest.core.case import Case, Change
-from mluops_gtest.core.operator import Operator, OutputSpec, ParamField, TensorSpec
+from mluops_gtest.core.declaration import OutputSpec, ParamField, TensorSpec
+from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.shape import Axis, ShapeError, first_form, parse_shape
 from mluops_gtest.core.tensor import LARGE_ELEMENTS, Layout, Tensor
 
 Spec = TensorSpec | OutputSpec
@@ -157,8 +158,8 @@ class Symbol(Value):
 @cache
 def axes_of(shape: str, rank: int | None = None) -> tuple[Axis, ...] | None:
     """The axes of a shape, of that rank where it may have several; None where it cannot be read or have it."""
-    parsed = readable_shape(shape)
-    return None if parsed is None else parsed.axes if rank is None else parsed.of_rank(rank)
+    form = first_form(shape)
+    return None if form is None else form.axes if rank is None else form.of_rank(rank)
 
 
 def kinds_along(
@@ -232,3 +233,42 @@ def _bisect(holds: int, breaks: int, check: str, broken_at: Callable[[int], froz
         else:
             holds = middle
     return holds, breaks
+
+
+def case_symbols(case: Case, operator: Operator) -> dict[str, int]:
+    """The value of every size in a case; refused where one name stands for two values or a product is wrong."""
+    known = {name: value for name, value in case.params.items() if isinstance(value, int)}
+    axes = [pair for tensor in case.tensors for pair in _axes(tensor, operator, case.params)]
+    found: dict[str, int] = {}
+    for where, axis, length in axes:
+        name = axis.symbol
+        if name is not None and not axis.at_least:
+            first = found.setdefault(name, known.get(name, length))
+            if first != length:
+                raise ShapeError(f"{where} is {length}; {axis.text} is {first} elsewhere")
+    for where, axis, length in axes:
+        wanted = _value(axis, {**known, **found})
+        if wanted is not None and not (length >= wanted if axis.at_least else length == wanted):
+            raise ShapeError(f"{where} is {length}; the shape says {axis.text}, which is {wanted}")
+    return found
+
+
+def _axes(tensor: Tensor, operator: Operator, params: Params) -> Iterator[tuple[str, Axis, int]]:
+    spec = operator.tensor(tensor.id)
+    if len(spec.layouts) > 1 and tensor.desc.layout is not Layout.ARRAY:
+        return  # the axes are told as ARRAY has them
+    axes = parse_shape(spec.shape).axes(len(tensor.desc.dims), tensor.desc.layout.value, params)
+    if axes is None and parse_shape(spec.shape).ranks is None:
+        return
+    if axes is None:
+        raise ShapeError(f"{tensor.id} has {len(tensor.desc.dims)} axes; its shape is {spec.shape}")
+    for number, (axis, length) in enumerate(zip(axes, tensor.desc.dims, strict=True)):
+        yield f"axis {number} of {tensor.id}", axis, length
+
+
+def _value(axis: Axis, known: dict[str, int]) -> int | None:
+    """The length that the axis should have; None where a name in it has no value."""
+    try:
+        return sum(math.prod(int(one) if one.isdecimal() else known[one] for one in term) for term in axis.terms)
+    except KeyError:
+        return None

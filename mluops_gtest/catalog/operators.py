@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, ValuesView
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -19,8 +20,9 @@ from typing import Any, Final
 from mluops_gtest.base.errors import ContentError, OperatorError, UnknownNameError, suggestion
 from mluops_gtest.base.files import settled_bytecode
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.operator import SHARED, Operator, OutputSpec, ParamField, raised_at
-from mluops_gtest.core.operator_parts import KnownOperators, Part, T
+from mluops_gtest.core.declaration import OutputSpec, ParamField
+from mluops_gtest.core.operator import SHARED, Operator, raised_at
+from mluops_gtest.core.operator_parts import C_API, RECIPES, REDUCTIONS, KnownOperators, Part, T
 
 # What makes a folder an operator.
 _FOLDER_FILE: Final = "__init__.py"
@@ -134,23 +136,46 @@ class Operators(KnownOperators):
         loaded: T | None = self._parts[key]
         return loaded
 
-    def _load_part(self, operator: str, part: Part[T]) -> object:
+    def _load_part(self, operator: str, part: Part[T]) -> T | None:
         generator = self.files.get(operator)
-        if generator is None or generator.name != _FOLDER_FILE:
-            return None
-        path = generator.with_name(f"{part.file}.py")
-        if not path.is_file():
-            return None
-        # First, because the part may import the operator's other files.
-        owner = self[operator]
-        name = f"{_module_name(generator)}.{part.file}"
-        value: Any = getattr(_load_module(name, path, generators_of(generator)), part.name, None)
-        if not part.accepts(value):
-            raise ContentError(f"{path}: the file must define {part.name}, {part.description}.")
-        mistake = part.mistake(value, owner)
-        if mistake is not None:
-            raise ContentError(f"{path}: {mistake}.")
-        return value
+        return None if generator is None else load_part(self[operator], generator, part)
+
+
+def load_part(operator: Operator, generator: Path, part: Part[T]) -> T | None:
+    """What OPERATOR says by the name of the part, else what a file in its folder defines; None where neither does."""
+    value: Any = getattr(operator, part.file) or None
+    place, where = generator, f"{part.file}= of OPERATOR"
+    for stem in (part.file, part.beside):
+        path = generator.with_name(f"{stem}.py")
+        if stem is None or generator.name != _FOLDER_FILE or not path.is_file():
+            continue
+        module = _load_module(f"{_module_name(generator)}.{stem}", path, generators_of(generator))
+        found = getattr(module, part.name, None)
+        if found is not None or stem == part.file:
+            if value is not None:
+                raise ContentError(f"{path}: {part.name} is defined by {place}, too. Remove one of them.")
+            value, place, where = found, path, part.name
+    value = _derived(part.file, value, operator)
+    if value is None and place is generator:
+        return None
+    if not part.accepts(value):
+        raise ContentError(f"{place}: the file must define {where}, {part.description}.")
+    mistake = part.mistake(value, operator)
+    if mistake is not None:
+        raise ContentError(f"{place}: {mistake}.")
+    loaded: T = value
+    return loaded
+
+
+def _derived(part: str, value: Any, operator: Operator) -> Any:
+    """The value with what follows from the declaration; its own reductions replace those along axes by name."""
+    if part == C_API.file and callable(value):
+        return value(operator)
+    if part == REDUCTIONS.file and operator.axes and (value is None or isinstance(value, Mapping)):
+        from mluops_gtest.authoring.reductions import axis_reductions  # late: it needs numpy
+
+        return {**axis_reductions(operator), **(value or {})}
+    return value
 
 
 def load_operators(*roots: Path) -> Operators:
@@ -219,6 +244,8 @@ def load_operator(path: Path) -> Operator:
     mistake = first_mistake(operator, path)
     if mistake is not None:
         raise OperatorError(mistake)
+    if not operator.recipes:
+        operator = replace(operator, recipes=load_part(operator, path, RECIPES) or {})
     return operator
 
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from mluops_gtest.base.errors import ContentError, UndefinedCallError, UnwritableError, UsageError
 from mluops_gtest.base.files import TEXT, place_below, replace_file
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.casefiles.lock import LockEntry, read_locks, write_locks
+from mluops_gtest.casefiles.lock import LockEntry, case_path, read_locks, write_locks
 from mluops_gtest.casefiles.reader import read_case
 from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.casefiles.writer import case_text, write_case
@@ -31,7 +31,8 @@ from mluops_gtest.catalog.selection import Catalogue, Session
 from mluops_gtest.core.buffers import baseline_of, bind_values, expected_results, owned_rows, row_counts
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Case, CaseDraft, Expect, Query
-from mluops_gtest.core.operator import CheckVerdict, Operator
+from mluops_gtest.core.declaration import CheckVerdict
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import Array, DType, Tensor, digest_bytes
 
 # What is committed: a file of at most this many bytes. Larger cases are made into the cache on first use.
@@ -46,7 +47,7 @@ class Target(Value):
     committed_only: bool = False
 
     def path(self, case_id: str) -> Path:
-        return self.folder / f"{case_id}{self.suffix}"
+        return case_path(self.folder, case_id, self.suffix)
 
     def read_locks(self, operators: Collection[str] | None = None) -> dict[str, LockEntry]:
         """The digests of these operators' cases in this folder, else of all; empty if there is no lock yet."""

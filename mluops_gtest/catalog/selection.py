@@ -27,6 +27,7 @@ from mluops_gtest.base.errors import (
 from mluops_gtest.base.files import CASE_SUFFIXES, TEXT
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.gc_tuning import no_garbage_collection
+from mluops_gtest.casefiles.lock import case_path
 from mluops_gtest.catalog.declaration_cache import DeclaredCases, load_declarations
 from mluops_gtest.catalog.operators import Operators, load_operators
 from mluops_gtest.catalog.root import BUILTIN, Root, find_roots
@@ -43,7 +44,6 @@ class Catalogue:
         self.roots = roots
         self._declared: dict[str, DeclaredCases] = {}
         self._homes: dict[str, Root] = {}
-        self._stores: dict[str, Path] = {}
 
     @cached_property
     def operators(self) -> Operators:
@@ -104,10 +104,7 @@ class Catalogue:
 
     def stored_path(self, case_id: str) -> Path:
         """Where the declared case's file is committed when it is small."""
-        operator = case_id.partition("/")[0]
-        if operator not in self._stores:
-            self._stores[operator] = self.root_of(operator).stored
-        return self._stores[operator] / f"{case_id}{TEXT}"
+        return case_path(self.root_of(case_id.partition("/")[0]).stored, case_id)
 
     @property
     def root_paths(self) -> tuple[str, ...]:

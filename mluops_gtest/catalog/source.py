@@ -31,7 +31,7 @@ from mluops_gtest.authoring.random import Draw
 from mluops_gtest.base.errors import CaseFileError, ContentError, DeclarationError, OperatorError, UnwritableError
 from mluops_gtest.base.files import cache_folder, let_go, mapped, pieces, replace_file, replace_text
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.casefiles.lock import LockEntries, LockEntry, lock_path, read_locks
+from mluops_gtest.casefiles.lock import LockEntries, LockEntry, case_path, lock_path, read_locks
 from mluops_gtest.catalog.cache import (
     CASE_FILE,
     MADE_FILE,
@@ -48,7 +48,8 @@ from mluops_gtest.catalog.operators import code_files, python_files
 from mluops_gtest.catalog.selection import Catalogue, Selected
 from mluops_gtest.core.buffers import bind_values, bounds_of, mistake_in
 from mluops_gtest.core.case import Case, CaseDraft, Reseed, Reseeded
-from mluops_gtest.core.operator import Bound, Operator
+from mluops_gtest.core.declaration import Bound
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import digest_bytes, digest_tensors
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class StoredCases:
         reseed: int | None = None,
     ) -> None:
         self._catalogue = catalogue
+        # Asked for every case.
+        self._store = functools.cache(lambda operator: catalogue.root_of(operator).stored)
         self._selected = {case.id: case for case in selected}
         self._operators = sorted({case.operator for case in selected if case.draft is not None})
         self._strict = strict
@@ -142,7 +145,7 @@ class StoredCases:
                 f"{draft.where}: case {draft.id} {what}. "
                 f"Run `mluops-test generate {draft.id}` and look at the difference."
             )
-        stored = self._catalogue.stored_path(draft.id)
+        stored = case_path(self._store(draft.operator), draft.id)
         if entry.stored or stored.exists():
             return self._stored(stored, draft, entry)
         return self._declared(self._large(draft, entry), draft)

@@ -21,7 +21,8 @@ from mluops_gtest.base.files import (
     LONGEST_INSERTION,
     MAX_CASES,
 )
-from mluops_gtest.core.operator import Operator, Recipe
+from mluops_gtest.core.declaration import Recipe
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import CriterionKind, DType, Layout
 
 _HOLE = re.compile(r"\{([^{}]*)\}")

@@ -16,7 +16,8 @@ from mluops_gtest.catalog.number_ranges import kinds_along, ranges_of
 from mluops_gtest.catalog.violations import NULL, STRIDED, Apply, Kind, Violation, broken_checks, violation_between
 from mluops_gtest.core.call import OLDEST_ARCH, ParamValue, Space
 from mluops_gtest.core.case import Case, Change
-from mluops_gtest.core.operator import Operator, OutputSpec, ParamField, TensorSpec
+from mluops_gtest.core.declaration import OutputSpec, ParamField, TensorSpec
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import DType, Layout, Tensor, TensorDesc, contiguous
 
 Spec = TensorSpec | OutputSpec

@@ -13,7 +13,8 @@ from mluops_gtest.catalog.make import changed, each_check
 from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import OpCall, Params, ParamValue
 from mluops_gtest.core.case import Case, Change, Expect
-from mluops_gtest.core.operator import Check, Operator
+from mluops_gtest.core.declaration import Check
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import TensorDesc
 
 # The call with the change; None where it cannot have it.

@@ -65,7 +65,7 @@ class Failure(Value):
     def required_c_api(self) -> CApi:
         """How a library offers the operator; an error where nobody says it."""
         if not self.c_api:
-            raise UsageError(f"{self.operator.name} declares no C functions (c_api.py), so that no file can call them.")
+            raise UsageError(f"{self.operator.name} declares no C functions (`c_api`), so that no file can call them.")
         return self.c_api
 
     def query_statuses(self, function: str) -> dict[bool, Status | None]:

@@ -24,15 +24,8 @@ from mluops_gtest.base.text import cut_text
 from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Handle, OpCall, Params, TensorArg
 from mluops_gtest.core.case import BUFFER_LIMIT, Case, Expect
 from mluops_gtest.core.cause import Overrun
-from mluops_gtest.core.operator import (
-    Baseline,
-    Bound,
-    Operator,
-    OutputSpec,
-    T,
-    call_operator_function,
-    refuse_by_operator,
-)
+from mluops_gtest.core.declaration import Baseline, Bound, OutputSpec
+from mluops_gtest.core.operator import Operator, T, call_operator_function, refuse_by_operator
 from mluops_gtest.core.tensor import Array, DType, Tensor, TensorDesc
 
 # On either side of a buffer; the pattern differs from every poison.

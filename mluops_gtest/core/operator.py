@@ -1,64 +1,40 @@
-"""What arithmetic allows: how far each element of a right output may be from the exact answer, in any order.
-
-What is known about one operator: its tensors, parameters, ordered checks, reference, recipes, criteria.
-"""
+"""One operator with all that is known about it, and how its own functions are asked."""
 
 import functools
 import inspect
+import itertools
+import math
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import msgspec
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import HarnessError, OperatorError
-from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.call import OpCall, Params, ParamValue, SizedAxis, Status
-from mluops_gtest.core.tensor import Array, Criterion, DType, Layout
+from mluops_gtest.core.call import OpCall, SizedAxis, Status
+from mluops_gtest.core.declaration import (
+    AxisSpec,
+    Baseline,
+    Bound,
+    Check,
+    CheckGroup,
+    CheckVerdict,
+    OutputSpec,
+    ParamField,
+    ParamMessage,
+    QueryChecks,
+    Recipe,
+    TensorSpec,
+    Theory,
+    count_bytes,
+)
+from mluops_gtest.core.shape import PRODUCT, Axis, first_form, parse_shape
+from mluops_gtest.core.tensor import Array
 
 # Beside the operators of a root: the folder with what they share.
 SHARED: Final = "_shared"
-
-
-class Bound(Value):
-    """How far an output may be off before its last rounding; arrays broadcast to the output's shape.
-
-    A sum of terms of which each meets at most `roundings` roundings is off by at most γ(roundings) · Σ|terms|. Where
-    every term is a multiple of `unit` and Σ|terms| has no more units than the mantissa holds, no partial sum rounds;
-    units below the smallest number that is not 0 do round.
-    """
-
-    # Σ|terms| of each element, or a little more; 0 where a right answer is a copy or a maximum of inputs.
-    magnitude: Array | float
-    # How many roundings one term can meet: the number of terms, with its product and the additions behind it.
-    roundings: Array | int = 0
-    # 0: the terms have no common unit.
-    unit: Array | float = 0.0
-    # Roundings behind the sum that no lattice avoids: a division by a count, or its reciprocal and a product.
-    afterwards: int = 0
-    # Terms are products of two inputs, which a narrower unit may round first.
-    products: bool = False
-
-    @staticmethod
-    def copied(*outputs: str) -> "Callable[[object], dict[str, Bound]]":
-        """What arithmetic allows an operator that copies inputs to these outputs, or chooses among them: nothing."""
-        return lambda _: dict.fromkeys(outputs, Bound(0.0))
-
-    def part(self, index: Any, dims: tuple[int, ...]) -> "Bound":
-        """The bound of output[index], where the output has these dims."""
-        import numpy as np
-
-        def of(values: Any) -> Any:
-            array = np.asarray(values)
-            if not array.ndim:
-                return values
-            # To broadcast takes ten times as long as to look whether there is a need.
-            return (array if array.shape == dims else np.broadcast_to(array, dims))[index]
-
-        return replace(self, magnitude=of(self.magnitude), roundings=of(self.roundings), unit=of(self.unit))
 
 
 def source_of(function: object) -> str:
@@ -131,171 +107,6 @@ def refuse_by_operator(
     return refuse
 
 
-class TensorSpec(Value):
-    """An input: id, allowed types and layouts, shape in symbols (for people; the checks decide)."""
-
-    id: str
-    shape: str
-    dtypes: tuple[DType, ...]
-    layouts: tuple[Layout, ...] = (Layout.ARRAY,)
-    # What the operator may leave in the buffer, whole, instead of what it held; None: it must not write there.
-    may_become: Callable[[OpCall], Array] | None = None
-
-
-class OutputSpec(Value):
-    """An output: like an input, with its criteria per dtype and what the caller owes it before the call."""
-
-    id: str
-    shape: str
-    criteria: Mapping[DType, tuple[Criterion, ...]]
-    layouts: tuple[Layout, ...] = (Layout.ARRAY,)
-    # The value that the document asks the caller to preset; None: the buffer is poisoned.
-    preset: int | None = None
-    # True where a call that computes leaves what the caller preset, for the leading axes: there alone is preset, the
-    # rest is poison and must be written. None: all is preset, and the operator writes what it likes.
-    kept: Callable[[OpCall], Array] | None = None
-    # The scalar result, or the output of one element, that says how many leading rows the operator owns; None: all.
-    rows_owned: str | None = None
-
-    @property
-    def dtypes(self) -> tuple[DType, ...]:
-        """The types the output may have."""
-        return tuple(self.criteria)
-
-    @property
-    def filling(self) -> int | None:
-        """What a buffer holds before the call where nothing is kept: the preset value, or None for poison."""
-        return self.preset if self.kept is None else None
-
-
-class EnumSpec(Value):
-    """An enum type of the schema."""
-
-    name: str
-    values: Mapping[str, int]
-
-
-class ParamField(Value):
-    """One field of the parameter message, exactly as in the case schema."""
-
-    name: str
-    number: int
-    type: str = "int32"  # int32 | int64 | float | double | bool | string | enum
-    label: str = "optional"  # required | optional | repeated
-    default: ParamValue = None
-    enum: EnumSpec | None = None
-    # A result of the call (num_act_out): stored in the case, withheld from the backend, compared exactly.
-    result: bool = False
-
-
-class ParamMessage(Value):
-    """The operator's parameter message: its field in Node and its own fields."""
-
-    field: str
-    number: int
-    message: str
-    fields: tuple[ParamField, ...]
-    # The name of the descriptor that carries the parameters in the C API, where one does.
-    descriptor: str | None = None
-
-
-class Check(Value):
-    """A named condition; the first in order that does not hold decides the status.
-
-    Status SUCCESS marks an early return: nothing is computed and nothing may be written, unless the check `writes`.
-    """
-
-    name: str
-    status: Status
-    holds: Callable[[OpCall], bool]
-    message: str
-    doc: str
-    # Why no input can reach this check first; such a check needs no case.
-    subsumed: str | None = None
-    # `file:line` where the operator lists it.
-    place: str = ""
-    # An early return with SUCCESS that owes its outputs all the same: what the reference says of the call.
-    writes: bool = False
-
-
-SIZE_NULL: Final = Check(
-    "size_null", Status.BAD_PARAM, lambda call: not call.size_null, "the pointer to the size must not be null", "C API"
-)
-
-
-class QueryChecks(Value):
-    """What a workspace query of the C API checks, in its own order; SUCCESS where the call breaks none of it."""
-
-    # Names of the operator's checks, SIZE_NULL in its place, and checks that only the query makes.
-    checks: tuple[str | Check, ...]
-    # Names of those that no specification asks of the query, nor forbids: where one comes first, nothing is judged.
-    silent: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The checks by name, in order."""
-        return tuple(one if isinstance(one, str) else one.name for one in self.checks)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckVerdict:
-    """What the ordered checks say of a call; `check` is the one that answered, None if all hold."""
-
-    status: Status
-    check: str | None = None
-    # These follow from the check.
-    writes: bool = field(default=False, compare=False)
-    message: str = field(default="", compare=False)
-
-    @property
-    def computes(self) -> bool:
-        """The outputs must be written: no check answered, or one that owes them."""
-        return self.check is None or self.writes
-
-
-class Baseline(Value):
-    """The right answer: one array of the output's shape and dtype per output, and the scalar results."""
-
-    outputs: Mapping[str, Array]
-    scalars: Mapping[str, int] = msgspec.field(default_factory=dict)
-
-
-class Theory(Value):
-    """Bytes that must be touched and operations that must be done, for efficiency figures."""
-
-    io_bytes: int
-    ops: int
-
-
-class RecipeOutput(Value):
-    """What a recipe makes: input values, complete parameters, and where they differ from the usual
-    the layouts of inputs and the dims of outputs (the reference derives all dims that are not given)."""
-
-    inputs: Mapping[str, Array]
-    params: Params
-    layouts: Mapping[str, Layout] = msgspec.field(default_factory=dict)
-    outputs: Mapping[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
-
-
-# A recipe is called as recipe(draw, params, dtype, **args): draw is the case's own source of randomness
-# (authoring.random.Draw), params what the declaration gives, dtype the case's element type, args its `data`.
-Recipe = Callable[..., RecipeOutput]
-
-
-class Mutant(Value):
-    """An implementation with one plausible mistake, which the committed cases must catch."""
-
-    name: str
-    message: str
-    run: Callable[[OpCall], Status]
-    # Gives an implementation that remembers nothing yet, where the mistake is to remember; None: `run` never does.
-    anew: Callable[[], Callable[[OpCall], Status]] | None = None
-
-    def fresh(self) -> Callable[[OpCall], Status]:
-        """The implementation as it is before its first call; calls in a row must go to one and the same."""
-        return self.run if self.anew is None else self.anew()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
     """Everything about one operator; a generators/<name>.py file offers it as OPERATOR."""
@@ -309,13 +120,20 @@ class Operator:
     outputs: tuple[OutputSpec, ...]
     # None: the case schema has no parameter message for the operator.
     params: ParamMessage | None = None
+    # Groups become the checks that follow from the declaration.
     checks: tuple[Check, ...]
+    # Name → the symbol of the shapes that it stands for: sizes, reductions and the lengths of `dims()` follow.
+    axes: Mapping[str, AxisSpec] = field(default_factory=dict)
+    # Check → why no input can reach it first.
+    subsumed: Mapping[str, str] = field(default_factory=dict)
     # The oracle. Called with valid inputs; `call.outputs` holds what is known of output dims, maybe nothing.
     reference: Callable[[OpCall], Baseline]
     # An independent float32 implementation with its own checks; the numpy backend runs it.
     kernel: Callable[[OpCall], Status]
-    recipes: Mapping[str, Recipe]
-    theory: Callable[[OpCall], Theory]
+    # Those of recipes.py beside the operator's __init__.py where none are given.
+    recipes: Mapping[str, Recipe] = field(default_factory=dict)
+    # By default all tensors once, and no operation.
+    theory: Callable[[OpCall], Theory] = count_bytes
     # What arithmetic allows, by the inputs alone: a Bound per output of floats. None: elements are not looked at.
     bound: Callable[[OpCall], Mapping[str, Bound]] | None = None
     # Mistakes in words that end "as if …", e.g. "the last point of a cell wins": what comes out by each, per output.
@@ -339,12 +157,33 @@ class Operator:
     queries: Mapping[str, QueryChecks] = field(default_factory=dict)
     # Atomic adds: the document allows any order, so repeated runs may differ in the last bits.
     order_free: bool = False
+    # What a folder may keep in files of these names instead (core/operator_parts.py says what each is).
+    c_api: Any = None
+    exact: Any = None
+    mutants: Any = None
+    reductions: Any = None
+    space: Any = None
+    torch_kernel: Any = None
+    variants: Any = None
     # The parameter fields that are results of the call, and the outputs that say how many rows of others it owns.
     results: tuple[str, ...] = field(init=False, repr=False, compare=False)
     counts: frozenset[str] = field(init=False, repr=False, compare=False)
+    # Symbol of the shapes → the tensor and the axis that say how long it is.
+    definitions: Mapping[str, tuple[str, int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """What every case asks for is found once."""
+        """What follows from the declaration, and what every case asks for, is found once."""
+        object.__setattr__(self, "definitions", dict(self._define_symbols()))
+        expanded = (one.expand(self) if isinstance(one, CheckGroup) else (one,) for one in self.checks)
+        checks = tuple(
+            replace(check, subsumed=self.subsumed[check.name]) if check.name in self.subsumed else check
+            for check in itertools.chain.from_iterable(expanded)
+        )
+        object.__setattr__(self, "checks", checks)
+        queries = {name: query.complete(checks) for name, query in self.queries.items()}
+        object.__setattr__(self, "queries", queries)
+        sizes = {name: self._size_along(one) for name, one in self.axes.items()}
+        object.__setattr__(self, "sizes", {**sizes, **self.sizes})
         results = tuple(one.name for one in self.param_fields if one.result)
         rows = frozenset(spec.rows_owned for spec in self.outputs if spec.rows_owned)
         object.__setattr__(self, "results", results)
@@ -377,7 +216,24 @@ class Operator:
 
     def broken(self, call: OpCall) -> str | None:
         """What the data of a call that computes lack of what the document takes for granted, or None."""
+        for spec in self.inputs:
+            for column, symbol in spec.positions.items():
+                words = self._misplaced(call, spec, column, symbol)
+                if words is not None:
+                    return words
         return None if self.precondition is None else self.precondition(call)
+
+    def _misplaced(self, call: OpCall, spec: TensorSpec, column: int | None, symbol: str) -> str | None:
+        """Why a value is no position that the tensor may hold, or None."""
+        array = call.tensor(spec.id).array
+        if spec.outside == "skipped" or array is None or not array.size:
+            return None
+        values = array if column is None else array[..., column]
+        last, least = self.size_of(call, symbol) - 1, -1 if spec.outside == "-1" else 0
+        if values.min() >= least and values.max() <= last:
+            return None
+        where = spec.id if column is None else f"column {column} of {spec.id}"
+        return f"{where} leaves {least} … {last}"
 
     def check(self, name: str) -> Check:
         """The check of that name."""
@@ -390,6 +246,71 @@ class Operator:
     def input(self, name: str) -> TensorSpec:
         """The input of that id."""
         return _first((spec for spec in self.inputs if spec.id == name), name)
+
+    def tensor(self, name: str) -> TensorSpec | OutputSpec:
+        """The input or output of that id."""
+        return _first((spec for spec in self.tensors if spec.id == name), name)
+
+    def _size_along(self, axis: AxisSpec) -> SizedAxis:
+        """What cases are declared for: the axis of the first output that has it, where nothing says what is lost."""
+        of = axis.of
+        for spec in self.outputs if axis.lost is None else ():
+            if any(one.symbol == axis.symbol for one in parse_shape(spec.shape).forms[0].axes):
+                of = spec.id
+                break
+        return SizedAxis(of, self.axis_number(of, axis.symbol), without=axis.lost)
+
+    def axis_number(self, tensor: str, symbol: str) -> int:
+        """Which axis of the tensor is the symbol, from the end where leading axes may be missing."""
+        form = parse_shape(self.tensor(tensor).shape).forms[0]
+        for number, one in enumerate(form.axes):
+            if one.symbol == symbol:
+                return number - len(form.axes) if form.optional else number
+        raise OperatorError(f"{self.name}: {tensor} {self.tensor(tensor).shape} has no axis {symbol!r}.")
+
+    def defining_axis(self, symbol: str) -> tuple[str, int] | None:
+        """The tensor and the axis that say how long a symbol is; None for a parameter, and for one never alone."""
+        return self.definitions.get(symbol)
+
+    def _define_symbols(self) -> Iterator[tuple[str, tuple[str, int]]]:
+        """Each symbol with its tensor and axis: where `axes` says, else where it stands first alone."""
+        params = {one.name for one in self.param_fields}
+        of = {one.symbol: one.of for one in self.axes.values()}
+        for spec in reversed(self.tensors):
+            form = first_form(spec.shape)
+            for number, one in enumerate(() if form is None else form.axes):
+                if (
+                    one.symbol
+                    and not one.at_least
+                    and one.symbol not in params
+                    and of.get(one.symbol, spec.id) == spec.id
+                ):
+                    yield one.symbol, (spec.id, number)
+
+    def size_of(self, call: OpCall, symbol: str) -> int:
+        """How long a symbol is in a call whose descriptors are there; 1 where its axis is missing."""
+        if symbol.startswith(PRODUCT):
+            return math.prod(call.param(symbol.removeprefix(PRODUCT)))
+        place = self.defining_axis(symbol)
+        if place is None:
+            name, _, number = symbol.partition(".")
+            value: int = call.param(name)[int(number)] if number else call.param(name)
+            return value
+        tensor, shape = call.tensor(place[0]), parse_shape(self.tensor(place[0]).shape)
+        if len(shape.forms) == 1 and not shape.forms[0].optional:
+            return tensor.dims[place[1]]
+        axes = shape.axes(len(tensor.dims), tensor.layout.value, call.params)
+        lengths = zip(axes or (), tensor.dims, strict=False)
+        return next((length for one, length in lengths if one.symbol == symbol), 1)
+
+    def length_of(self, call: OpCall, axis: Axis) -> int:
+        """How long the shape says that an axis is in a call."""
+
+        def size(factor: str) -> int:
+            return int(factor) if factor.isdecimal() else self.size_of(call, factor)
+
+        first, *others = (math.prod(map(size, term)) for term in axis.terms)
+        return sum(others, start=first) if others else first
 
     @property
     def tensors(self) -> tuple[TensorSpec | OutputSpec, ...]:
@@ -434,17 +355,3 @@ def _first_broken(checks: Iterable[Check], call: OpCall) -> CheckVerdict:
         if not holds:
             return CheckVerdict(check.status, check.name, check.writes, check.message)
     return CheckVerdict(Status.SUCCESS)
-
-
-def plain_params(values: Mapping[str, Any]) -> dict[str, ParamValue]:
-    """Parameters with tuples for sequences, so that they can live in frozen values."""
-    return {k: tuple(v) if isinstance(v, (list, tuple)) else v for k, v in values.items()}
-
-
-class Reduction(Value):
-    """A quantity of a call that can be made smaller."""
-
-    # How many there are in a call.
-    size: Callable[[OpCall], int]
-    # The call without those from `start` up to `stop`; None where it would not be one that the document defines.
-    without: Callable[[OpCall, int, int], RecipeOutput | None]

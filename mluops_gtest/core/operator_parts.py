@@ -14,7 +14,8 @@ from msgspec import field
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.call import ExactElements, OpCall, Space
 from mluops_gtest.core.case import OPEN_TAGS
-from mluops_gtest.core.operator import Mutant, Operator, Reduction
+from mluops_gtest.core.declaration import Mutant, Recipe, Reduction
+from mluops_gtest.core.operator import Operator
 
 T = TypeVar("T")
 
@@ -24,7 +25,10 @@ TorchKernel = Callable[[OpCall, Mapping[str, Any], Mapping[str, Any]], None]
 
 
 class Part(Value, Generic[T]):
-    """`file`.py beside the operator's __init__.py defines `name`, a value that it `accepts`: its `description`."""
+    """`file`.py beside the operator's __init__.py defines `name`, a value that it `accepts`: its `description`.
+
+    OPERATOR may say it by the name of the file instead, and the file `beside` may define it, too.
+    """
 
     file: str
     name: str
@@ -32,6 +36,7 @@ class Part(Value, Generic[T]):
     accepts: Callable[[object], bool]
     # What in a value that fits does not belong to this operator, in words; None if nothing.
     mistake: Callable[[T, Operator], str | None] = lambda _value, _operator: None
+    beside: str | None = None
 
 
 class KnownOperators(Mapping[str, Operator]):
@@ -225,6 +230,47 @@ def _unknown_names(function: str, arguments: CArguments, operator: Operator) -> 
                 yield f"{function}: the parameter {argument.name!r} is one number; write scalar, not host_array"
 
 
+_C_TYPES: Final = {"int64": CType.INT64, "float": CType.FLOAT}
+
+
+def c_function(
+    name: str,
+    *,
+    query: str | None = None,
+    types: Mapping[str, CType | CEnum] | None = None,
+    arguments: CArguments = (),
+    query_arguments: CArguments = (),
+    params: CParams | None = None,
+) -> Callable[[Operator], CApi]:
+    """The operator's function and its workspace query, with the arguments in their usual places where none are given.
+
+    The usual places: handle, inputs, parameters, workspace and its size where there is a query, outputs. The query
+    takes the handle, all descriptors with the parameters between inputs and outputs, and where to write the size. A
+    parameter has the C type of its field, unless `types` says another one.
+    """
+
+    def declare(operator: Operator) -> CApi:
+        fields = [] if params is not None else [one for one in operator.param_fields if not one.result]
+        chosen: Mapping[str, CType | CEnum] = types or {}
+        scalars = tuple(
+            CArgument(
+                ArgumentSource.HOST_ARRAY if one.label == "repeated" else ArgumentSource.SCALAR,
+                one.name,
+                chosen.get(one.name, _C_TYPES.get(one.type, CType.INT)),
+            )
+            for one in fields
+        )
+        head = (HANDLE, PARAMS) if params is not None else (HANDLE,)
+        inputs, outputs = (tuple(spec.id for spec in specs) for specs in (operator.inputs, operator.outputs))
+        memory = () if query is None else (WORKSPACE, WORKSPACE_SIZE)
+        usual = (*head, *tensor(*inputs), *scalars, *memory, *tensor(*outputs))
+        asking = (*head, *descriptor(*inputs), *scalars, *descriptor(*outputs), ASKED_SIZE)
+        asked = None if query is None else CFunction(query, query_arguments or asking)
+        return (CSignature(CFunction(name, arguments or usual), asked, params),)
+
+    return declare
+
+
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "none"
 
@@ -251,6 +297,13 @@ def _are_reductions(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(one, Reduction) for one in value.values())
 
 
+def _are_recipes(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(callable, value.values()))
+
+
+RECIPES: Final[Part[Mapping[str, Recipe]]] = Part(
+    "recipes", "RECIPES", "a mapping of names to functions recipe(draw, params, dtype, **args)", _are_recipes
+)
 MUTANTS: Final[Part[tuple[Mutant, ...]]] = Part(
     "mutants", "MUTANTS", "a tuple of mluops_gtest.authoring.Mutant", _are_mutants, _mistake_in_mutants
 )
@@ -260,6 +313,7 @@ VARIANTS: Final[Part[Mapping[str, tuple[Mutant, ...]]]] = Part(
     "VARIANTS",
     f"a mapping of {' and '.join(OPEN_TAGS)} to tuples of mluops_gtest.authoring.Mutant",
     _are_variants,
+    beside="mutants",
 )
 TORCH_KERNEL: Final[Part[TorchKernel]] = Part("torch_kernel", "run", "a function run(call, inputs, outputs)", callable)
 C_API: Final[Part[CApi]] = Part(
@@ -271,9 +325,14 @@ SPACE: Final[Part[Space]] = Part(
     "a mluops_gtest.authoring.space.Space",
     lambda value: isinstance(value, Space),
     lambda space, _: space.mistake(),
+    beside="recipes",
 )
 REDUCTIONS: Final[Part[Mapping[str, Reduction]]] = Part(
-    "reductions", "REDUCTIONS", "a mapping of names to mluops_gtest.authoring.reductions.Reduction", _are_reductions
+    "reductions",
+    "REDUCTIONS",
+    "a mapping of names to mluops_gtest.authoring.reductions.Reduction",
+    _are_reductions,
+    beside="recipes",
 )
 EXACT: Final[Part[ExactElements]] = Part(
     "exact", "elements", "a function elements(call) that gives a function of an index per output", callable

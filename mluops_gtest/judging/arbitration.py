@@ -103,7 +103,9 @@ class Arbiter:
 
     def _element(self, name: str) -> ExactElement:
         if name not in self._elements:
-            raise ContentError(f"exact.py of {self._operator.name} does not say what {name} is: add it to `elements`.")
+            raise ContentError(
+                f"`exact` of {self._operator.name} does not say what {name} is: add it to what it gives."
+            )
         return self._elements[name]
 
     def output(

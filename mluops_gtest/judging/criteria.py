@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mluops_gtest.base.errors import ContentError
-from mluops_gtest.core.operator import Bound
+from mluops_gtest.core.declaration import Bound
 from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType, Precision
 from mluops_gtest.judging.blocks import (
     EPSILON,

@@ -29,7 +29,8 @@ from mluops_gtest.core.buffers import (
 from mluops_gtest.core.call import UndefinedDataError
 from mluops_gtest.core.case import BUFFER_LIMIT, Case
 from mluops_gtest.core.cause import BeyondBound, Places
-from mluops_gtest.core.operator import Bound, CheckVerdict, Operator, T, call_operator_function, raised_by
+from mluops_gtest.core.declaration import Bound, CheckVerdict
+from mluops_gtest.core.operator import Operator, T, call_operator_function, raised_by
 from mluops_gtest.core.result import ElementReading
 from mluops_gtest.core.tensor import Array, DType, Precision, Tensor, WorkingPrecision
 from mluops_gtest.judging.blocks import BLOCK, elements_of, index_of, value_text

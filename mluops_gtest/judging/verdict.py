@@ -18,8 +18,9 @@ from mluops_gtest.core import cause
 from mluops_gtest.core.buffers import is_constant_baseline, owned_rows, pattern_of, places_holding, places_touched
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import Cause, Excess, Places, format_reason
+from mluops_gtest.core.declaration import CheckVerdict, OutputSpec
 from mluops_gtest.core.explanation import Explanation
-from mluops_gtest.core.operator import CheckVerdict, Operator, OutputSpec
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import Arbitration, CaseResult, ElementReading, Profile, Reading, Worst
 from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType, Tensor, exact
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from mluops_gtest.judging.explaining import Explainer
 
 _SHORTAGES: Final = (errno.ENOMEM, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
-_NO_ELEMENTS: Final = "not arbitrated: the operator has no exact.py, which says what one element is"
+_NO_ELEMENTS: Final = "not arbitrated: the operator has no `exact`, which says what one element is"
 # A wrong scalar may be any integer; what it is off by is told as a float.
 _MAX_DIFFERENCE: Final = 2**64
 

@@ -27,7 +27,8 @@ from mluops_gtest.core.buffers import (
 from mluops_gtest.core.call import ExactElements, OpCall, QueryAnswer, Status
 from mluops_gtest.core.case import BUFFER_LIMIT, Case
 from mluops_gtest.core.cause import Cause
-from mluops_gtest.core.operator import CheckVerdict, Operator
+from mluops_gtest.core.declaration import CheckVerdict
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Array, Tensor

@@ -12,12 +12,14 @@ import numpy as np
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import check_answer
-from mluops_gtest.catalog.shapes import ShapeError, case_symbols
+from mluops_gtest.catalog.number_ranges import case_symbols
 from mluops_gtest.core.buffers import bind_values, computed_bounds
 from mluops_gtest.core.call import OpCall, Status
 from mluops_gtest.core.case import Case, CaseDraft
-from mluops_gtest.core.operator import Check, Mutant, Operator, source_of
+from mluops_gtest.core.declaration import Check, Mutant
+from mluops_gtest.core.operator import Operator, source_of
 from mluops_gtest.core.result import CaseResult
+from mluops_gtest.core.shape import ShapeError
 from mluops_gtest.core.tensor import DType, Precision, contiguous
 from mluops_gtest.judging.elementwise import expectation_of
 from mluops_gtest.running.caller import InlineCaller

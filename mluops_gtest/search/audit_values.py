@@ -18,7 +18,8 @@ from mluops_gtest.base.errors import ContentError, OperatorError
 from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import OpCall, SizedAxis, Status
 from mluops_gtest.core.case import Case, CaseDraft
-from mluops_gtest.core.operator import Mutant, Operator, source_of
+from mluops_gtest.core.declaration import Mutant
+from mluops_gtest.core.operator import Operator, source_of
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Tensor

@@ -256,7 +256,7 @@ class Draws:
             criteria={},
             expect_declared=False,
             note="",
-            where=f"space.py of {name}",
+            where=f"the space of {name}",
             digest="",
         )
 

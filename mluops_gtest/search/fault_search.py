@@ -21,7 +21,8 @@ from mluops_gtest.catalog.violations import is_beyond_arrays
 from mluops_gtest.core.buffers import ask_about_call, bind_values
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Case
-from mluops_gtest.core.operator import Check, Operator
+from mluops_gtest.core.declaration import Check
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.search.faults import SIZE_KINDS, STRIDES, Fault
 from mluops_gtest.search.mutants import can_be_written
 from mluops_gtest.search.symbolic_call import never_written

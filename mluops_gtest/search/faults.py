@@ -17,7 +17,8 @@ from mluops_gtest.catalog.make import changed
 from mluops_gtest.catalog.number_ranges import Symbol, axes_of
 from mluops_gtest.core.call import DEFAULT_ARCH, OLDEST_ARCH, Space
 from mluops_gtest.core.case import Case, Change
-from mluops_gtest.core.operator import Operator, OutputSpec, ParamField, TensorSpec
+from mluops_gtest.core.declaration import OutputSpec, ParamField, TensorSpec
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import LARGE_ELEMENTS, Layout, Tensor, contiguous
 
 # The call with the fault; None where it cannot have it.

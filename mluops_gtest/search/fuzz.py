@@ -19,7 +19,8 @@ from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.buffers import Side
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import Cause, WorkerLost, format_reason
-from mluops_gtest.core.operator import Operator, Reduction
+from mluops_gtest.core.declaration import Reduction
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import REDUCTIONS, SPACE
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.readings import format_headline
@@ -397,7 +398,7 @@ def targets_of(request: FuzzRequest, session: Session, corpus: Corpus) -> list[F
     if not found:
         names = ", ".join(operator.name for operator in chosen) or "no operator"
         raise NothingSelectedError(
-            f"Nothing can be drawn for {names}: there is no space.py; see docs/reference/finding-bugs.md."
+            f"Nothing can be drawn for {names}: they declare no space; see docs/reference/finding-bugs.md."
         )
     return found
 

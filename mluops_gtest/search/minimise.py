@@ -15,7 +15,8 @@ from mluops_gtest.core import cause as c
 from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Case
-from mluops_gtest.core.operator import Operator, Reduction, call_operator_function, refuse_by_operator
+from mluops_gtest.core.declaration import Reduction
+from mluops_gtest.core.operator import Operator, call_operator_function, refuse_by_operator
 from mluops_gtest.core.operator_parts import REDUCTIONS
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult

@@ -16,15 +16,8 @@ from mluops_gtest.catalog.make import bare_tensor, has_poison
 from mluops_gtest.core.buffers import ask_about_call, baseline_of, bind_values, is_constant_baseline, row_counts
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import Case, Expect
-from mluops_gtest.core.operator import (
-    Baseline,
-    CheckVerdict,
-    Operator,
-    OutputSpec,
-    RecipeOutput,
-    TensorSpec,
-    plain_params,
-)
+from mluops_gtest.core.declaration import Baseline, CheckVerdict, OutputSpec, RecipeOutput, TensorSpec, plain_params
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import Array, Tensor, TensorDesc, digest_tensors
 
 # How often a search may call the backend.

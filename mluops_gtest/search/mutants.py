@@ -24,7 +24,8 @@ from mluops_gtest.catalog.source import make_reseeded
 from mluops_gtest.core.buffers import has_buffer
 from mluops_gtest.core.call import Crashed, OpCall, Status
 from mluops_gtest.core.case import Case
-from mluops_gtest.core.operator import Check, Mutant, Operator, source_of
+from mluops_gtest.core.declaration import Check, Mutant
+from mluops_gtest.core.operator import Operator, source_of
 from mluops_gtest.core.operator_parts import MUTANTS, VARIANTS
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.search.audit_declarations import Subject, judged

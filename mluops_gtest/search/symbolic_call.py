@@ -14,10 +14,11 @@ from itertools import combinations, product
 from typing import Any, Final, cast
 
 from mluops_gtest.catalog.make import check_answer
-from mluops_gtest.catalog.shapes import Axis, readable_shape
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import BUFFER_LIMIT
-from mluops_gtest.core.operator import Check, Operator, OutputSpec, TensorSpec
+from mluops_gtest.core.declaration import Check, OutputSpec, TensorSpec
+from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.shape import Axis, first_form
 from mluops_gtest.core.tensor import LARGE_ELEMENTS
 
 # A parameter by its name, an axis of a tensor, a number, or the product of some of these in any order.
@@ -53,7 +54,8 @@ class Quantity:
         return not self._compared("==", other)
 
     def __ge__(self, other: object) -> bool:
-        return self._compared("≥", other)
+        # Facts are about whole numbers; of others none is known.
+        return self._compared(">", other - 1) if isinstance(other, int) else self._compared("≥", other)
 
     def __gt__(self, other: object) -> bool:
         return self._compared(">", other)
@@ -129,7 +131,7 @@ def never_written(operator: Operator, check: Check) -> bool:
     if not all(check_answer(check, call) for call in written):
         return False
     earlier = operator.checks[: operator.checks.index(check)]
-    shapes = filter(None, (readable_shape(spec.shape) for spec in operator.tensors))
+    shapes = filter(None, (first_form(spec.shape) for spec in operator.tensors))
     return all(
         check_answer(check, symbolic_call(operator, *_known_beside(output.id, _Before(operator, earlier, missing))))
         for missing in range(1 + max((shape.optional for shape in shapes), default=0))
@@ -262,7 +264,7 @@ class _Before:
 
     def _fixed(self, spec: TensorSpec | OutputSpec) -> tuple[Axis, ...] | None:
         """The axes of a tensor that cannot have any other number of them."""
-        shape = readable_shape(spec.shape)
+        shape = first_form(spec.shape)
         if shape is None:
             return None
         most = len(shape.axes)

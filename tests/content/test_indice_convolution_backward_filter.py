@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from generators.indice_convolution_backward_filter.reference import Operands, float64_is_exact
-from generators.indice_convolution_backward_filter.values import LONGEST, bits_per_factor
+from generators.indice_convolution_backward_filter import Operands, float64_is_exact
+from generators.indice_convolution_backward_filter.recipes import LONGEST, bits_per_factor
 from mluops_gtest.authoring import DType, Layout, OpCall, TensorArg
 from mluops_gtest.judging.elementwise import element_errors
 from tests.support import convolutions

@@ -10,8 +10,8 @@ import pytest
 
 from generators._shared.clouds import random_sites
 from generators._shared.sparse import Geometry, derive_geometry, find_pairs
-from generators.indice_convolution_forward.reference import products_of
-from generators.indice_convolution_forward.values import summed_in_half_steps
+from generators.indice_convolution_forward import products_of
+from generators.indice_convolution_forward.recipes import summed_in_half_steps
 from mluops_gtest.authoring import Draw, DType, OpCall
 from mluops_gtest.catalog.declarations import load_declarations
 from tests.conftest import ROOT

@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from generators.masked_col2im_forward.pixel_copy import Steps, apply
-from generators.masked_col2im_forward.values import KINDS, column_values
-from generators.masked_im2col_forward.values import feature
+from generators.masked_col2im_forward.mutants import Steps, apply
+from generators.masked_col2im_forward.recipes import KINDS, column_values
+from generators.masked_im2col_forward.recipes import feature
 from mluops_gtest.authoring import Draw, DType, Layout, OpCall, Status
 from mluops_gtest.catalog.declarations import load_declarations
 from mluops_gtest.catalog.make import make_case

@@ -4,13 +4,13 @@ nothing is drawn that documents leave open."""
 import numpy as np
 import pytest
 
-from generators.ball_query import row_by_row
-from generators.masked_col2im_forward import pixel_copy
-from generators.masked_im2col_forward import window_copy
+from generators.ball_query import mutants as row_by_row
+from generators.masked_col2im_forward import mutants as pixel_copy
+from generators.masked_im2col_forward import mutants as window_copy
 from generators.three_interpolate_backward.mutants import variant as backward_variant
 from generators.three_interpolate_forward.mutants import variant as forward_variant
-from generators.three_nn_forward import search
-from generators.voxel_pooling_forward import point_by_point
+from generators.three_nn_forward import mutants as search
+from generators.voxel_pooling_forward import mutants as point_by_point
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import Status

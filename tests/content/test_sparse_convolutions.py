@@ -15,10 +15,10 @@ from generators._shared.connections import (
 )
 from generators._shared.products import float64_is_exact
 from generators._shared.sparse import derive_geometry
-from generators.indice_convolution_backward_data.reference import products_of as products_of_data
-from generators.indice_convolution_backward_filter.reference import Operands
-from generators.indice_convolution_backward_filter.reference import float64_is_exact as filter_is_exact
-from generators.indice_convolution_forward.reference import products_of
+from generators.indice_convolution_backward_data import products_of as products_of_data
+from generators.indice_convolution_backward_filter import Operands
+from generators.indice_convolution_backward_filter import float64_is_exact as filter_is_exact
+from generators.indice_convolution_forward import products_of
 from mluops_gtest.authoring import Draw, DType, Status, call_of
 from mluops_gtest.catalog.declarations import load_declarations
 from tests.conftest import ROOT

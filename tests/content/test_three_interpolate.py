@@ -72,7 +72,7 @@ def test_an_index_outside_is_not_defined(operator, index):
     call = make_call(operator, "drawn", (2, 3, 4, 5))
     assert operator.broken(call) is None
     call.array("indices")[-1, -1, 1] = index
-    assert "outside of 0 … 3" in operator.broken(call)
+    assert "leaves 0 … 3" in operator.broken(call)
 
 
 @of_both

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from generators.three_interpolate_backward import contributions
 from generators.three_interpolate_backward.recipes import terms
-from generators.three_interpolate_backward.reference import contributions
 from mluops_gtest.authoring import DType, Status
 from mluops_gtest.authoring.sums import largest_magnitude, lattice_exponent, sums_are_exact
 from tests.support.interpolation import BACKWARD, FORWARD, by_matrix, by_reference, call_for, make_call, output_of

@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from generators.three_interpolate_forward import odd_sum
 from generators.three_interpolate_forward.recipes import terms
-from generators.three_interpolate_forward.reference import odd_sum
 from mluops_gtest.authoring import Draw, DType, Status
 from mluops_gtest.authoring.sums import lattice_exponent
 from mluops_gtest.judging.arbitration import rounded

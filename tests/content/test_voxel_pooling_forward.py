@@ -6,9 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from generators.voxel_pooling_forward.pooling import SEGMENT, pooled
-from generators.voxel_pooling_forward.recipes import INT32_MAX, INT32_MIN, cells_of
-from generators.voxel_pooling_forward.values import VALUES, assert_any_order, ranks
+from generators.voxel_pooling_forward import SEGMENT, pooled
+from generators.voxel_pooling_forward.recipes import INT32_MAX, INT32_MIN, VALUES, assert_any_order, cells_of, ranks
 from mluops_gtest.authoring import Draw, DType, OpCall, Status
 from mluops_gtest.authoring.sums import lattice_exponent, sums_are_exact
 from mluops_gtest.base.errors import ContentError

@@ -218,7 +218,7 @@ class TestAnotherRoot:
 
     def test_an_operator_that_does_not_say_what_its_elements_are(self, run, toy_with):
         case = only(run("scale_by/ramp_3", "--root", toy_with(__init__=WRONG_KERNEL), "--arbitrate").expect_code(1))
-        assert case["notes"] == ["not arbitrated: the operator has no exact.py, which says what one element is"]
+        assert case["notes"] == ["not arbitrated: the operator has no `exact`, which says what one element is"]
 
     def test_a_definition_that_fails_costs_the_arbitration_alone(self, run, toy_with):
         broken = EXACT.replace("fraction(call", "fraction(1 / 0 + call")

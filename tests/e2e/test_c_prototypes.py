@@ -129,7 +129,8 @@ def test_one_operator_prints_its_own_functions(cli, catalogue):
 
 def test_an_operator_without_c_functions_is_told(cli, toy):
     cli("ops", "scale_by", "--c", "--root", toy).expect_error(
-        2, "scale_by declares no C functions: write them in c_api.py of its folder, generators/scale_by/"
+        2,
+        "scale_by declares no C functions: say c_api= in its page, or write c_api.py in its folder, generators/",
     )
 
 

@@ -40,7 +40,7 @@ def test_wrong_values_become_a_case_that_a_person_can_read(cli, smallest, tmp_pa
     before, after, calls = elements(result.out)
     assert (before, after) == (2752, 8)
     assert calls <= 300
-    assert "points 96 → 1, batches 2 → 1, channels 5 → 1, columns 8 → 1, rows 8 → 1; fails with: failed: " in result.out
+    assert "points 96 → 1, batches 2 → 1, channels 5 → 1, width 8 → 1, height 8 → 1; fails with: failed: " in result.out
     assert f"repro: mluops-test run {small} --backend {mistake('LosesZero')} --no-isolate" in result.out
     assert len(values(small.read_text())) <= 10
     assert {line.partition(": ")[2] for line in values(small.read_text())} == {"0", "1.0"}

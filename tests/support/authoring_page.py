@@ -59,7 +59,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "The operator": (
         authoring,
         (
-            *("Operator", "TensorSpec", "OutputSpec", "ParamMessage", "ParamField", "EnumSpec"),
+            *("Operator", "TensorSpec", "OutputSpec", "axis", "ParamMessage", "ParamField", "EnumSpec"),
             *("Check", "CheckVerdict", "QueryChecks", "SIZE_NULL", "UndefinedDataError", "Theory", "Mutant"),
         ),
     ),

@@ -332,7 +332,7 @@ def _c_declarations(operators: "Operators", name: str | None) -> str:
     api = operators.part(operator.name, C_API)
     if api is None:
         raise UsageError(
-            f"{operator.name} declares no C functions: write them in c_api.py of its folder, "
+            f"{operator.name} declares no C functions: say c_api= in its page, or write c_api.py in its folder, "
             f"generators/{operator.name}/ (docs/how-to/add-an-operator.md)."
         )
     return c_prototypes((operator, api))
@@ -340,7 +340,7 @@ def _c_declarations(operators: "Operators", name: str | None) -> str:
 
 def _operator_page(operator: "Operator", c_functions: "CApi") -> "Iterator[Table | str]":
     """Yields the parts of the page in order."""
-    from mluops_gtest.core.operator import OutputSpec
+    from mluops_gtest.core.declaration import OutputSpec
     from mluops_gtest.results.reports.terminal import FOLD, escape, table_of
 
     names = "".join(f"{escape(signature.function.name)}, " for signature in c_functions)

@@ -218,4 +218,4 @@ def _describe_search(
         if not smallest.finished:
             yield f"All {calls} calls are used up; --calls {4 * calls} goes on looking."
     if not has_reductions:
-        yield f"{operator.name} declares no reductions (reductions.py), so only values could become plainer."
+        yield f"{operator.name} declares neither axes nor reductions, so only values could become plainer."

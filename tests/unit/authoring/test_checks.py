@@ -8,7 +8,7 @@ import pytest
 
 from mluops_gtest.authoring import DType, Handle, Layout, OpCall, TensorArg, TensorDesc, argument, checks
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.operator import Check
+from mluops_gtest.core.declaration import Check
 
 DOC = "§2.1"
 ONES = np.ones((2, 3), np.float32)

@@ -6,7 +6,7 @@ import pytest
 from mluops_gtest.authoring import call_of
 from mluops_gtest.authoring.reductions import changed, renumbered
 from mluops_gtest.core.buffers import bind_values
-from mluops_gtest.core.operator import RecipeOutput
+from mluops_gtest.core.declaration import RecipeOutput
 from mluops_gtest.core.operator_parts import REDUCTIONS
 
 
@@ -51,7 +51,7 @@ def test_a_symbol_shrinks_every_tensor_and_the_parameter_of_its_name(reduced):
 
 
 def test_a_smaller_grid_renumbers_the_points(reduced):
-    call, made = reduced("voxel_pooling_forward/bevdepth_twin", "columns", 0, 7)
+    call, made = reduced("voxel_pooling_forward/bevdepth_twin", "width", 0, 7)
     before, after = call.array("geom_xyz"), made.inputs["geom_xyz"]
     assert made.params["num_voxel_x"] == 1
     np.testing.assert_array_equal(after[..., 1:], before[..., 1:])

@@ -12,7 +12,7 @@ from mluops_gtest.base import files as mapped_files
 from mluops_gtest.base.files import let_go, mapped, pieces, remove_tree, settled_bytecode
 from mluops_gtest.catalog.source import array_file, read_array_file
 from mluops_gtest.core.buffers import first_difference
-from mluops_gtest.core.operator import Bound
+from mluops_gtest.core.declaration import Bound
 from mluops_gtest.core.tensor import CriterionKind, DType
 from mluops_gtest.judging.blocks import profile_of
 from mluops_gtest.judging.criteria import compare

@@ -9,7 +9,7 @@ from mluops_gtest.casefiles.reader import read_case, read_operator_name
 from mluops_gtest.casefiles.writer import BLOB_BYTES, case_text, write_case
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Expect
-from mluops_gtest.core.operator import ParamField
+from mluops_gtest.core.declaration import ParamField
 from mluops_gtest.core.tensor import Criterion, CriterionKind, DType, Layout, Tensor, TensorDesc, diff1_and_diff2
 from tests.unit.casefiles.toy import KNOWN, PLAIN_TEXT, SCHEMA, TOY, ZERO, Known, read_back, tensor, toy_case
 

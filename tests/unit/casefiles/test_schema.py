@@ -7,7 +7,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.casefiles.schema import Schema, proto_files
-from mluops_gtest.core.operator import EnumSpec, ParamField
+from mluops_gtest.core.declaration import EnumSpec, ParamField
 from tests.support.protoc import needs_protoc, protoc
 from tests.unit.casefiles.toy import SCHEMA, TOY
 

@@ -9,16 +9,8 @@ from mluops_gtest.casefiles.reader import read_case
 from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.core.call import OpCall, Status
 from mluops_gtest.core.case import Case
-from mluops_gtest.core.operator import (
-    Baseline,
-    EnumSpec,
-    Operator,
-    OutputSpec,
-    ParamField,
-    ParamMessage,
-    TensorSpec,
-    Theory,
-)
+from mluops_gtest.core.declaration import Baseline, EnumSpec, OutputSpec, ParamField, ParamMessage, TensorSpec, Theory
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType, Layout, Tensor, TensorDesc, diff1_and_diff2
 
 ZERO = (Criterion(CriterionKind.DIFF1, 0.0), Criterion(CriterionKind.DIFF2, 0.0))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mluops_gtest.core.operator import Bound
+from mluops_gtest.core.declaration import Bound
 from mluops_gtest.core.tensor import DType, Precision, WorkingPrecision
 from mluops_gtest.judging.blocks import BLOCK
 from mluops_gtest.judging.criteria import compare

@@ -14,7 +14,7 @@ from mluops_gtest.core import cause as c
 from mluops_gtest.core.buffers import fill, pattern_of
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Expect
-from mluops_gtest.core.operator import Baseline, CheckVerdict
+from mluops_gtest.core.declaration import Baseline, CheckVerdict
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Criterion, CriterionKind, DType, exact

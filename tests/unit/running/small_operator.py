@@ -6,16 +6,8 @@ import numpy as np
 
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Case, Expect
-from mluops_gtest.core.operator import (
-    Baseline,
-    Check,
-    Operator,
-    OutputSpec,
-    ParamField,
-    ParamMessage,
-    TensorSpec,
-    Theory,
-)
+from mluops_gtest.core.declaration import Baseline, Check, OutputSpec, ParamField, ParamMessage, TensorSpec, Theory
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import Criterion, CriterionKind, DType, Layout, Tensor, TensorDesc
 
 NEAR = (Criterion(CriterionKind.DIFF1, 1e-3), Criterion(CriterionKind.DIFF2, 1e-3))

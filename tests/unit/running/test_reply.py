@@ -11,7 +11,7 @@ from mluops_gtest.core.buffers import checked_seconds
 from mluops_gtest.core.call import Crashed, Declined, OpCall, QueryAnswer, Status, Violated
 from mluops_gtest.core.case import Expect
 from mluops_gtest.core.cause import QueryStatus, Refusals, format_reason
-from mluops_gtest.core.operator import SIZE_NULL, Check, CheckVerdict, QueryChecks
+from mluops_gtest.core.declaration import SIZE_NULL, Check, CheckVerdict, QueryChecks
 from mluops_gtest.running import caller
 from mluops_gtest.running.caller import Ending, checked_size, free_bytes, reply_of
 from mluops_gtest.running.guarded_call import judge_queries

@@ -8,11 +8,12 @@ import pytest
 
 from mluops_gtest.authoring import Check, DType, Layout, OutputSpec, SizedAxis, Status, TensorSpec, call_of, exact
 from mluops_gtest.catalog.make import make_case
+from mluops_gtest.catalog.number_ranges import case_symbols
 from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue
-from mluops_gtest.catalog.shapes import ShapeError, case_symbols, parse_shape
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.shape import ShapeError
 from mluops_gtest.core.tensor import Tensor, TensorDesc
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
@@ -120,6 +121,7 @@ class Operator:
 
     def __init__(self, x, y, layouts=(Layout.ARRAY,)):
         self.tensors = (TensorSpec("x", x, (DType.FLOAT,), layouts), OutputSpec("y", y, {DType.FLOAT: exact()}))
+        self.tensor = {spec.id: spec for spec in self.tensors}.__getitem__
 
 
 def case(x, y, params=None, layout=Layout.ARRAY):
@@ -128,29 +130,6 @@ def case(x, y, params=None, layout=Layout.ARRAY):
         for name, dims, layout in (("x", x, layout), ("y", y, Layout.ARRAY))
     )
     return Case("op/case", "op", inputs, outputs, params or {}, ((),))
-
-
-@pytest.mark.parametrize(
-    ("text", "axes", "optional"),
-    [
-        ("[N, C]", ["N", "C"], 0),
-        ("[L, 4]: n, d, h, w", ["L", "4"], 0),
-        ("[≥ count, 4]", ["≥ count", "4"], 0),
-        ("[C·kernel_h·kernel_w, m]", ["C·kernel_h·kernel_w", "m"], 0),
-        ("[[Kd,] Kh, Kw] as ARRAY", ["Kd", "Kh", "Kw"], 1),
-        ("[]", [], 0),
-    ],
-)
-def test_what_a_shape_may_look_like(text, axes, optional):
-    shape = parse_shape(text)
-    assert [axis.text for axis in shape.axes] == axes
-    assert shape.optional == optional
-
-
-@pytest.mark.parametrize("text", ["N, C", "[N, C+1]", "[N,, C]", ""])
-def test_what_is_no_shape(text):
-    with pytest.raises(ShapeError):
-        parse_shape(text)
 
 
 SCALED = "[N, C]", "[C·k, ≥ n_out]", {"k": 2, "n_out": 7}

@@ -143,7 +143,7 @@ def test_a_check_that_fails_on_a_drawn_call_is_told(holds, error):
     own = require("own", holds, "it must be positive", "§1")
     operator = dataclasses.replace(known, checks=(own, *known.checks))
     one = Draws(operator, operators().part(NAME, SPACE), 0)
-    where = rf"{NAME}/reference\.py:\d+: {NAME} fails on a drawn call: {error}: .*raised by the check own \(.*:\d+\)"
+    where = rf"{NAME}/__init__\.py:\d+: {NAME} fails on a drawn call: {error}: .*raised by the check own \(.*:\d+\)"
     with pytest.raises(OperatorError, match=rf"{where}\. Checks answer every call, in their order"):
         list(map(one.draw, range(20)))
 

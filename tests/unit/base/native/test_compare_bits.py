@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mluops_gtest.base.native.arrays import CELL, LANES
 from mluops_gtest.base.native.library import LEVELS
-from mluops_gtest.core.operator import Bound
+from mluops_gtest.core.declaration import Bound
 from mluops_gtest.core.tensor import Array, CriterionKind, DType, Precision
 from mluops_gtest.judging import blocks
 from mluops_gtest.judging.criteria import compare, count_beyond

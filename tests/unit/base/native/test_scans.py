@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from generators._shared.points import nearest, squared_distances
-from generators.dynamic_scatter_backward.reference import reference as scatter_back
-from generators.voxel_pooling_forward.pooling import pooled
+from generators.dynamic_scatter_backward import reference as scatter_back
+from generators.voxel_pooling_forward import pooled
 from mluops_gtest.authoring import call_of, random
 from mluops_gtest.authoring.random import Stream
 from mluops_gtest.authoring.rows import add_rows, blended, native_add_rows, scattered, wide_rows

@@ -1,5 +1,0 @@
-"""How a call becomes smaller: as every sparse convolution does."""
-
-from .._shared.convolution_space import fewer_pairs
-
-REDUCTIONS = fewer_pairs("features", "output_grad", "filters_grad")

@@ -1,0 +1,237 @@
+"""What follows from a declaration: the checks of each group in order, sizes, reductions, positions, C functions."""
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from mluops_gtest.authoring import (
+    SIZE_NULL,
+    Baseline,
+    DType,
+    EnumSpec,
+    Layout,
+    Operator,
+    OutputSpec,
+    ParamField,
+    ParamMessage,
+    QueryChecks,
+    Status,
+    TensorArg,
+    TensorDesc,
+    TensorSpec,
+    axis,
+    call_of,
+    exact,
+)
+from mluops_gtest.authoring import checks as groups
+from mluops_gtest.authoring.c_api import c_function
+from mluops_gtest.authoring.reductions import axis_reductions
+
+FLOATS = (DType.FLOAT, DType.HALF)
+
+
+def gathers(**fields):
+    """rows[B, C, M] gathered at places[B, N], scaled: a shape of each kind."""
+    declared = {
+        "inputs": (
+            TensorSpec("rows", "[B, C, M]", FLOATS, (Layout.NCHW,)),
+            TensorSpec("places", "[B, N]", (DType.INT32,), names="M"),
+        ),
+        "outputs": (OutputSpec("out", "[B·reach, 3 + C, N]", dict.fromkeys(FLOATS, exact())),),
+        "params": ParamMessage(
+            "gathers_param",
+            1,
+            "GathersParam",
+            (
+                ParamField("reach", 1, least=1, most=8),
+                ParamField("mode", 2, "enum", enum=EnumSpec("Mode", {"SUM": 0, "MEAN": 1}), allowed=(1,)),
+                ParamField("pad", 3, label="repeated", length=2, least=0),
+            ),
+            descriptor="gathers_desc",
+        ),
+        "axes": {"batches": axis("B", of="rows"), "cells": axis("M", of="rows"), "points": axis("N", of="places")},
+    }
+    return Operator(
+        name="gathers",
+        released_name="gathers",
+        op_type=("GATHERS", 1),
+        summary="out = rows[places]",
+        reference=lambda call: Baseline({}),
+        kernel=lambda call: Status.SUCCESS,
+        **{"checks": (), **declared, **fields},
+    )
+
+
+def call(**changes):
+    """A valid call of 2 batches, 3 channels, 5 cells, 4 points and reach 2, with other arguments."""
+    valid = call_of(
+        "gathers",
+        {"reach": 2, "mode": 1, "pad": (0, 1)},
+        {"rows": np.ones((2, 3, 5), "<f4"), "places": np.zeros((2, 4), "<i4")},
+        {"out": np.ones((4, 6, 4), "<f4")},
+        {"rows": Layout.NCHW},
+    )
+    return replace(valid, **changes)
+
+
+def with_dims(name, *dims):
+    tensor = TensorArg(TensorDesc(DType.INT32 if name == "places" else DType.FLOAT, Layout.ARRAY, dims), None)
+    role = "outputs" if name == "out" else "inputs"
+    return call(**{role: {**getattr(call(), role), name: tensor}})
+
+
+@pytest.mark.parametrize(
+    ("group", "names"),
+    [
+        (groups.handle("§1"), ["handle_null"]),
+        (groups.descriptors(doc="§1"), ["rows_desc_null", "places_desc_null", "out_desc_null"]),
+        (groups.descriptors("gathers_desc", "out", doc="§1"), ["gathers_desc_null", "out_desc_null"]),
+        (groups.arrays(doc="§1"), ["pad_array_null"]),
+        (groups.params(doc="§1"), ["reach", "mode", "pad"]),
+        (groups.params("pad", doc="§1", name="{}_value"), ["pad_value"]),
+        (groups.ranks(doc="§1"), ["rows_rank", "places_rank", "out_rank"]),
+        (groups.layouts("rows", doc="§1"), ["rows_layout"]),
+        (groups.dtypes("rows", "out = rows", doc="§1"), ["rows_dtype", "out_dtype"]),
+        (groups.dtypes("out = rows", doc="§1", name="dtype_equal"), ["out_dtype_equal"]),
+        (groups.dims(doc="§1"), ["places_dim0", "out_dim0", "out_dim1", "out_dim2"]),
+        (groups.dims("out.2", "places.0 = rows.0", doc="§1"), ["out_dim2", "places_dim0"]),
+        (groups.strided("out", doc="§1"), ["out_strided"]),
+        (groups.large(doc="§1"), ["rows_large", "places_large", "out_large"]),
+        (groups.empty("out", doc="§1"), ["out_empty"]),
+        (groups.workspace("§1"), ["workspace_null"]),
+        (groups.pointers(doc="§1"), ["rows_ptr_null", "places_ptr_null", "out_ptr_null"]),
+        (groups.arch("§1"), ["arch"]),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_group_stands_for_its_checks_in_order(group, names):
+    found = gathers(checks=(group,)).checks
+    assert [check.name for check in found] == names
+    assert {check.doc for check in found} == {"§1"}
+    assert all(check.holds(call()) for check in found)
+    assert all(check.place.startswith(__file__) for check in found), "the line of the operator's file"
+
+
+@pytest.mark.parametrize(
+    ("group", "broken"),
+    [
+        (groups.ranks("rows", doc=""), with_dims("rows", 2, 3)),
+        (groups.dims("places.0", doc=""), with_dims("places", 3, 4)),
+        (groups.dims("out.0", doc=""), with_dims("out", 2, 6, 4)),
+        (groups.dims("out.1", doc=""), with_dims("out", 4, 3, 4)),
+        (groups.dims("out.2 = places.1", doc=""), with_dims("out", 4, 6, 5)),
+        (groups.params("reach", doc=""), call(params={"reach": 0})),
+        (groups.params("reach", doc=""), call(params={"reach": 9})),
+        (groups.params("mode", doc=""), call(params={"mode": 0})),
+        (groups.params("pad", doc=""), call(params={"pad": (0, -1)})),
+        (groups.params("pad", doc=""), call(params={"pad": (0, 0, 0)})),
+        (groups.descriptors("gathers_desc", doc=""), call(params=None)),
+    ],
+)
+def test_a_check_of_a_group_refuses_what_the_declaration_excludes(group, broken):
+    (check,) = gathers(checks=(group,)).checks
+    assert check.holds(call())
+    assert not check.holds(broken)
+    assert check.status is Status.BAD_PARAM
+
+
+def test_limits_in_words_name_what_is_allowed():
+    fields = {field.name: field.limits_in_words for field in gathers().param_fields}
+    assert fields == {"reach": "at least 1 and at most 8", "mode": "MEAN", "pad": "2 values, each at least 0"}
+
+
+def test_the_status_of_a_group_can_be_another():
+    found = gathers(
+        checks=(
+            groups.strided("out", doc="", status=Status.BAD_PARAM),
+            groups.empty("out", doc="", status=Status.SUCCESS, writes=True),
+        )
+    ).checks
+    assert [(check.status, check.writes) for check in found] == [(Status.BAD_PARAM, False), (Status.SUCCESS, True)]
+
+
+def test_a_check_of_a_group_may_be_subsumed():
+    operator = gathers(checks=(groups.large(doc=""),), subsumed={"out_large": "rows is asked first"})
+    assert [check.subsumed for check in operator.checks] == [None, None, "rows is asked first"]
+
+
+def test_a_query_names_the_checks_before_another():
+    ordered = (groups.handle(""), groups.descriptors(doc=""), groups.ranks(doc=""))
+    query = QueryChecks(("handle_null", SIZE_NULL, "… rows_rank"), silent=("… rows_rank",), without=("places",))
+    complete = gathers(checks=ordered, queries={"mluOpAsk": query}).queries["mluOpAsk"]
+    assert complete.names == ("handle_null", "size_null", "rows_desc_null", "out_desc_null")
+    assert complete.silent == ("rows_desc_null", "out_desc_null")
+
+
+def test_sizes_follow_from_axes_on_the_output_that_has_them():
+    sizes = gathers().sizes
+    assert {name: (size.tensor, size.axis) for name, size in sizes.items()} == {
+        "batches": ("rows", 0),
+        "cells": ("rows", 2),
+        "points": ("out", 2),
+    }
+
+
+def test_reductions_follow_from_axes_and_parameters():
+    reductions = axis_reductions(gathers())
+    assert list(reductions) == ["batches", "cells", "points", "reach"]
+    made = reductions["cells"].without(call(), 1, 4)
+    assert made.inputs["rows"].shape == (2, 3, 2)
+
+
+def test_positions_are_renumbered_with_their_axis_and_may_not_leave_it():
+    places = np.array([[0, 4, 2, 3], [4, 4, 4, 4]], "<i4")
+    named = call(inputs={**call().inputs, "places": replace(call().tensor("places"), array=places)})
+    made = axis_reductions(gathers())["cells"].without(named, 1, 4)
+    assert made.inputs["places"].tolist() == [[0, 1, 0, 0], [1, 1, 1, 1]]
+    assert gathers().broken(named) is None
+    places[1, 3] = 5
+    assert gathers().broken(named) == "places leaves 0 … 4"
+    places[1, 3] = -1
+    assert gathers().broken(named) is not None
+
+
+@pytest.mark.parametrize(("outside", "allowed"), [("", (0, 4)), ("-1", (-1, 4)), ("skipped", (-7, 99))])
+def test_what_lies_outside_is_refused_unless_the_document_skips_it(outside, allowed):
+    operator = gathers()
+    rows, places = operator.inputs
+    operator = gathers(inputs=(rows, replace(places, outside=outside)))
+    for value, is_defined in [*((one, True) for one in allowed), (-8, outside == "skipped"), (5, outside == "skipped")]:
+        array = np.full((2, 4), value, "<i4")
+        made = call(inputs={**call().inputs, "places": replace(call().tensor("places"), array=array)})
+        assert (operator.broken(made) is None) is is_defined, value
+
+
+def test_positions_can_be_named_by_column():
+    rows, _ = gathers().inputs
+    by_column = TensorSpec("places", "[B, 2]", (DType.INT32,), names={0: "M", 1: "pad.1"})
+    operator = gathers(inputs=(rows, by_column), axes={})
+    fine = call_of("gathers", {"pad": (1, 3)}, {"rows": np.ones((1, 1, 5), "<f4"), "places": np.array([[4, 2]], "<i4")})
+    assert operator.broken(fine) is None
+    fine.array("places")[0] = 2, 4
+    assert operator.broken(fine) == "column 1 of places leaves 0 … 2"
+
+
+def test_c_arguments_stand_in_their_usual_places():
+    def names(function):
+        return [argument.name or argument.source.name for argument in function.arguments]
+
+    plain = gathers(params=replace(gathers().params, descriptor=None), outputs=gathers().outputs)
+    (signature,) = c_function("mluOpGathers", query="mluOpAsk")(plain)
+    tensors = ["rows", "rows", "places", "places"]
+    memory = ["WORKSPACE", "WORKSPACE_SIZE"]
+    assert names(signature.function) == ["HANDLE", *tensors, "reach", "mode", "pad", *memory, "out", "out"]
+    assert names(signature.query) == ["HANDLE", "rows", "places", "reach", "mode", "pad", "out", "ASKED_SIZE"]
+    (alone,) = c_function("mluOpGathers")(plain)
+    assert alone.query is None
+    assert "WORKSPACE" not in names(alone.function)
+
+
+def test_bytes_of_all_tensors_are_the_default_theory():
+    theory = gathers().theory(call())
+    assert (theory.io_bytes, theory.ops) == (4 * (30 + 8 + 96), 0)
+
+
+def test_an_axis_that_no_tensor_has_is_refused():
+    with pytest.raises(Exception, match=r"rows .* has no axis 'X'"):
+        gathers(axes={"lost": axis("X", of="rows")})
