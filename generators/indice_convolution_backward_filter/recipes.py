@@ -42,8 +42,8 @@ def draw_operands(
     """
     terms = max(1, *connections.counts)
     in_rows, out_rows = connections.used[0]
-    features = _drawn(draw.stream("features"), values, dtype, (connections.rows_in, channels[0]), terms, 1)
-    grads = _drawn(draw.stream("output_grad"), values, dtype, (connections.rows_out, channels[1]), terms, -1)
+    features = _draw_values(draw.stream("features"), values, dtype, (connections.rows_in, channels[0]), terms, 1)
+    grads = _draw_values(draw.stream("output_grad"), values, dtype, (connections.rows_out, channels[1]), terms, -1)
     return Operands(_placed(features, in_rows), _placed(grads, out_rows), connections.used)
 
 
@@ -55,7 +55,7 @@ def _placed(in_order: Array, named: Array) -> Array:
     return by_row
 
 
-def _drawn(
+def _draw_values(
     stream: Stream, values: Values, dtype: DType, shape: tuple[int, int], terms: int, sign: Literal[1, -1]
 ) -> Array:
     match values:

@@ -40,8 +40,8 @@ from mluops_gtest.running.workers.protocol import (
     BEGIN,
     LOAD,
     RUN,
-    SAID,
     SETTLE,
+    STATEMENT,
     Answered,
     AnswerType,
     Channel,
@@ -277,7 +277,7 @@ class IsolatedCaller(Caller):
     def supports(self, operator: str) -> bool:
         message = {"do": "supports", "operator": operator}
         try:
-            answer = self._healthy_worker().request(message, SAID, timeout=_START_SECONDS)
+            answer = self._healthy_worker().request(message, STATEMENT, timeout=_START_SECONDS)
         except _ENDINGS as error:
             self._forget_worker(error)
             raise RuntimeError(f"supports({operator!r}): {self._describe_ending(error)}") from error
@@ -345,7 +345,7 @@ class IsolatedCaller(Caller):
             caller.close()
         if self._worker is not None and "close" in self.offers:
             with contextlib.suppress(*_ENDINGS, CallInterruptedError):
-                self._worker.request({"do": "close"}, SAID, timeout=_CLOSE_SECONDS)
+                self._worker.request({"do": "close"}, STATEMENT, timeout=_CLOSE_SECONDS)
         self._end_worker()
         self._memory.close()
         self._output.close()
@@ -378,7 +378,7 @@ class IsolatedCaller(Caller):
             try:
                 self._start_worker()
                 assert self._worker is not None
-                answer = self._worker.request({"do": "healthy"}, SAID, timeout=_START_SECONDS)
+                answer = self._worker.request({"do": "healthy"}, STATEMENT, timeout=_START_SECONDS)
                 if answer.holds:
                     self._output.take()
                     return self._worker

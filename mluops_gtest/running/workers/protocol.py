@@ -285,7 +285,7 @@ class NotLoaded(_Answer, frozen=True, tag="not loaded"):
     exit_code: Literal[2, 3, 4]
 
 
-class Said(_Answer, frozen=True, tag="said"):
+class Statement(_Answer, frozen=True, tag="said"):
     """What the backend says when it is asked beside a call, or the problem that it had with the question."""
 
     holds: bool
@@ -358,7 +358,7 @@ class AnswerType(Generic[A]):
 
 
 LOAD: Final[AnswerType[Loaded | NotLoaded]] = AnswerType(Loaded | NotLoaded)  # type: ignore[arg-type]
-SAID: Final = AnswerType(Said)
+STATEMENT: Final = AnswerType(Statement)
 SETTLE: Final = AnswerType(Settled)
 CallAnswer = Workspace | Answered | Ended | WorkerIsFull
 BEGIN: Final[AnswerType[CallAnswer]] = AnswerType(CallAnswer)  # type: ignore[arg-type]

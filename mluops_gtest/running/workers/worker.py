@@ -33,8 +33,8 @@ from mluops_gtest.running.workers.protocol import (
     Ended,
     Loaded,
     NotLoaded,
-    Said,
     Settled,
+    Statement,
     WorkerIsFull,
     Workspace,
     answer_of,
@@ -177,13 +177,13 @@ class _Worker:
             misfits=tuple(invalid_members(loaded)),
         )
 
-    def _ask(self, question: Callable[[BackendAdapter], bool | None]) -> Said:
+    def _ask(self, question: Callable[[BackendAdapter], bool | None]) -> Statement:
         """What the backend says beside any call."""
         assert self._backend is not None
         try:
-            return Said(bool(question(self._backend)))
+            return Statement(bool(question(self._backend)))
         except Exception as error:
-            return Said(False, describe_exception(error))
+            return Statement(False, describe_exception(error))
 
     @contextlib.contextmanager
     def _call(self, message: dict[str, Any]) -> Iterator[OpCall]:

@@ -26,7 +26,7 @@ from mluops_gtest.running.workers.protocol import (
     LOAD,
     MAX_ANSWER_BYTES,
     RUN,
-    SAID,
+    STATEMENT,
     Answered,
     Channel,
     ClosedError,
@@ -272,7 +272,7 @@ def test_an_answer_is_read_strictly(answer):
         msgspec.json.encode(GOOD).replace(b'"scalars":{}', b'"scalars":{"a":' + b"9" * 100_000 + b"}"),
     ],
 )
-@pytest.mark.parametrize("kind", [RUN, LOAD, SAID, BEGIN])
+@pytest.mark.parametrize("kind", [RUN, LOAD, STATEMENT, BEGIN])
 def test_garbage_is_refused_by_every_kind_of_answer(kind, data):
     with pytest.raises(ProtocolError):
         kind.read(data)
