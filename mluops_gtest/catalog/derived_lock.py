@@ -97,7 +97,7 @@ def _standard(entry: Lines, path: Path, earlier: Sequence[str]) -> Standard:
         if key not in _KEYS:
             raise _refusal(entry, key, path, f"unknown key {repr_short(key)}.{suggestion(str(key), _KEYS)[:-1]}")
     if not isinstance(name, str) or name not in STANDARDS:
-        raise _refusal(entry, "standard", path, f"unknown{suggestion(str(name), STANDARDS)[:-1]}")
+        raise _refusal(entry, "standard", path, f"there is none of that name.{suggestion(str(name), STANDARDS)[:-1]}")
     if name in earlier:
         raise _refusal(entry, "standard", path, "the file has it already; list all bases in one entry")
     words = [bases] if isinstance(bases, str) else bases
@@ -116,7 +116,8 @@ def refuse_bases(standards: Iterable[Standard], drafts: Mapping[str, CaseDraft])
         for name in standard.bases:
             start = f"{standard.where}: standard {standard.name!r}: "
             if name not in drafts:
-                raise DeclarationError(f"{start}no case is named {name!r}.{suggestion(name, drafts)}")
+                hint = suggestion(name, drafts).split(" Known:")[0]
+                raise DeclarationError(f"{start}no case of this file is named {name!r}.{hint} Name one that computes.")
             draft = drafts[name]
             if draft.changes or draft.changed_params or not draft.expect.is_plain:
                 raise DeclarationError(

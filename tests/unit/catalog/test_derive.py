@@ -312,10 +312,10 @@ def test_a_lock_of_another_version_is_none(tmp_path, text):
     ("entry", "words"),
     [
         ("{standard: checks, base: valid, tags: [negative]}", "standard 'checks': unknown key 'tags'"),
-        ("{standard: chekcs, base: valid}", "standard 'chekcs': unknown"),
+        ("{standard: chekcs, base: valid}", "standard 'chekcs': there is none of that name. Did you mean 'checks'?"),
         ("{standard: checks}", "base must be the name of a case"),
         ("{standard: checks, base: [valid, 3]}", "base must be the name of a case"),
-        ("{standard: checks, base: vallid}", "no case is named 'vallid'"),
+        ("{standard: checks, base: vallid}", "no case of this file is named 'vallid'. Did you mean 'valid'?"),
         ("{standard: checks, base: no_handle}", "the base 'no_handle' must be a valid call"),
         ("{standard: checks, base: valid}\n- {standard: checks, base: alike}", "the file has it already"),
     ],
