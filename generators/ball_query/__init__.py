@@ -94,20 +94,6 @@ CHECKS = (
     pointers(doc="§3.7"),
 )
 
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY = {"nsample": "idx must have nsample entries in a row, and no axis has a negative length"}
-
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "new_xyz_strided": ("new_xyz_empty",),
-    "xyz_strided": ("xyz_empty",),
-    "idx_strided": ("new_xyz_empty", "idx_empty"),
-    "new_xyz_large": ("new_xyz_empty",),
-    "idx_large": ("new_xyz_empty", "idx_empty"),
-    "xyz_large": ("xyz_empty",),
-}
-
 
 # What the document takes for granted: no rounding decides whether a point is inside.
 
@@ -572,8 +558,6 @@ OPERATOR = Operator(
         "samples": axis("nsample", of="idx"),
     },
     checks=CHECKS,
-    not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     precondition=precondition,
     left_open={"subnormal": find_subnormal},

@@ -153,26 +153,6 @@ QUERIES = {
     "mluOpGetIndicePairsWorkspaceSize": QueryChecks((*_NULLS, SIZE_NULL, *_EMPTY, "… indices_empty"), silent=_EMPTY)
 }
 
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY = {"indices_empty": "without sites indice_pairs is empty as well"}
-
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "arch": ("offsets_limit", "sites_limit"),
-    "indices_dim0": ("indice_pairs_large", "indices_empty"),
-    "indice_pairs_dim0": ("indice_pairs_large", "indices_empty"),
-    "offsets_limit": ("indices_empty",),
-    "out_indices_dim0": ("out_indices_empty",),
-    "indices_strided": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "indices_empty"),
-    "indice_pairs_strided": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "indices_empty"),
-    "out_indices_strided": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "out_indices_empty"),
-    "indice_num_strided": ("sub_m_space", "sub_m_stride", "sub_m_dilation"),
-    "sites_limit": ("indices_empty",),
-    "indice_pairs_large": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "indices_empty"),
-    "out_indices_large": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "out_indices_empty"),
-}
-
 
 # What the document takes for granted about the sites: no kernel can be held to a case that breaks it.
 
@@ -584,8 +564,6 @@ OPERATOR = Operator(
         "indice_num_empty": "its length is K, a product of values of at least 1",
     },
     queries=QUERIES,
-    not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     precondition=precondition,
     kernel=kernel,
