@@ -22,40 +22,11 @@ from mluops_gtest.authoring import (
     QueryChecks,
     SizedAxis,
     TensorSpec,
-    Theory,
     UndefinedDataError,
+    axis,
+    c_api,
+    checks,
     exact,
-)
-from mluops_gtest.authoring.c_api import (
-    ASKED_SIZE,
-    HANDLE,
-    PARAMS,
-    WORKSPACE,
-    WORKSPACE_SIZE,
-    CFunction,
-    CParams,
-    CSignature,
-    descriptor,
-    host_array,
-    scalar,
-    tensor,
-)
-from mluops_gtest.authoring.checks import (
-    arch,
-    arrays,
-    descriptors,
-    dim,
-    dims,
-    dtypes,
-    empty,
-    handle,
-    large,
-    params,
-    pointers,
-    ranks,
-    require,
-    strided,
-    workspace,
 )
 from mluops_gtest.authoring.exact_numbers import ExactElement
 from mluops_gtest.authoring.suspects import Suspect
@@ -67,72 +38,70 @@ _MAX_OFFSETS = 4096
 _MAX_SITES = 1_000_000
 
 
-def _offsets(call: OpCall) -> int:
-    return math.prod(call.param("filter_space"))
-
-
-def _sites(call: OpCall) -> int:
-    return call.tensor("indices").dims[0]
+def _cells(call: OpCall, space: str) -> int:
+    # An exact integer; the released code overflows int32.
+    return int(call.param("batch") * math.prod(call.param(space)))
 
 
 def _for_sub_m(name: str, holds: Callable[[OpCall], bool], message: str) -> Check:
-    return require(f"sub_m_{name}", lambda call: not call.param("sub_m") or holds(call), message, "§1.2")
+    return checks.require(f"sub_m_{name}", lambda call: not call.param("sub_m") or holds(call), message, "§1.2")
 
 
 # The C order; case files list out_indices first.
 _TENSORS = ("indices", "indice_pairs", "out_indices", "indice_num")
-_EMPTY = tuple(f"{tensor}_empty" for tensor in _TENSORS)
 
 CHECKS = (
-    handle("released"),
-    descriptors("sparse_conv_desc", *_TENSORS, doc="released"),
-    arrays(doc="released"),
+    checks.handle("released"),
+    checks.descriptors("sparse_conv_desc", *_TENSORS, doc="released"),
+    SIZE_NULL,
+    # A query that looks for empty tensors first, as the released one does, keeps to the document, too: what it owes to
+    # a call that is wrong otherwise is said nowhere.
+    checks.empty(*_TENSORS, doc="§1.1", asked_by="query"),
+    checks.arrays(doc="released"),
     # The setter of the descriptor refuses these, so they answer before the device is looked at.
-    params("dimnb", doc="§1.4 (1)", name="{}_value"),
-    params("batch", doc="released", name="{}_value"),
-    params("transpose", "inverse", doc="§1.4 (2)", name="{}_value"),
-    params(
-        *("pad", "stride", "dilation", "input_space", "filter_space", "output_space"), doc="released", name="{}_value"
-    ),
-    arch("released"),
-    ranks(*_TENSORS, doc="§1.4"),
-    dims("indices.1", "out_indices.1", "indice_pairs.1", "indice_pairs.2", doc="§1.4"),
-    dims("indice_num.0 = indice_pairs.0", doc="§1.4 (5)"),
-    # The products below are exact integers; the released code overflows int32.
-    require(
+    checks.params("dimnb", doc="§1.4 (1)", name="{}_value"),
+    checks.params("batch", doc="released", name="{}_value"),
+    checks.params("transpose", "inverse", doc="§1.4 (2)", name="{}_value"),
+    checks.params("pad", "stride", "dilation", doc="released", name="{}_value"),
+    checks.params("input_space", "filter_space", "output_space", doc="released", name="{}_value"),
+    checks.arch("released"),
+    checks.ranks(*_TENSORS, doc="§1.4"),
+    checks.dims("indices.1", "out_indices.1", "indice_pairs.1", "indice_pairs.2", doc="§1.4"),
+    checks.dims("indice_num.0", doc="§1.4 (5)"),
+    checks.require(
         "indices_dim0",
-        lambda call: _sites(call) <= call.param("batch") * math.prod(call.param("input_space")),
+        lambda call: call.tensor("indices").dims[0] <= _cells(call, "input_space"),
         "there cannot be more sites than cells of the input space",
         "released",
     ),
-    require(
+    checks.require(
         "dilated_stride",
-        lambda call: all(
-            stride == 1 or dilation == 1
-            for stride, dilation in zip(call.param("stride"), call.param("dilation"), strict=True)
-        ),
+        lambda call: all(1 in pair for pair in zip(call.param("stride"), call.param("dilation"), strict=True)),
         "an axis cannot have both a stride and a dilation",
         "released",
     ),
-    dim("indice_pairs", 0, _offsets, "indice_pairs must have one row per kernel offset", "§1.4"),
-    require(
+    checks.dims("indice_pairs.0", doc="§1.4"),
+    checks.require(
         "offsets_limit",
-        lambda call: _offsets(call) <= _MAX_OFFSETS,
+        lambda call: call.tensor("indice_pairs").dims[0] <= _MAX_OFFSETS,
         f"the kernel must have at most {_MAX_OFFSETS} offsets",
         "released",
     ),
-    require(
+    checks.require(
         "out_indices_dim0",
-        lambda call: call.tensor("out_indices").dims[0] <= call.param("batch") * math.prod(call.param("output_space")),
+        lambda call: call.tensor("out_indices").dims[0] <= _cells(call, "output_space"),
         "out_indices cannot have more rows than the output space has cells",
         "released",
     ),
-    strided(*_TENSORS, doc="§1.4"),
-    require(
-        "sites_limit", lambda call: _sites(call) <= _MAX_SITES, f"there must be at most {_MAX_SITES} sites", "released"
+    checks.strided(*_TENSORS, doc="§1.4"),
+    checks.require(
+        "sites_limit",
+        lambda call: call.tensor("indices").dims[0] <= _MAX_SITES,
+        f"there must be at most {_MAX_SITES} sites",
+        "released",
     ),
-    large(*_TENSORS, doc="released"),
-    dtypes(*_TENSORS, doc="§1.4 (3)"),
+    checks.large(*_TENSORS, doc="released"),
+    checks.dtypes(*_TENSORS, doc="§1.4 (3)"),
     _for_sub_m(
         "space",
         lambda call: call.param("input_space") == call.param("output_space"),
@@ -141,107 +110,56 @@ CHECKS = (
     _for_sub_m("stride", lambda call: call.param("stride") == (1, 1, 1), "sub_m needs stride 1"),
     _for_sub_m("dilation", lambda call: call.param("dilation") == (1, 1, 1), "sub_m needs dilation 1"),
     # §1.1: a call without elements returns at once, with num_act_out 0.
-    empty(*_TENSORS, doc="§1.1"),
-    pointers(*_TENSORS, doc="released"),
-    workspace("released"),
+    checks.empty(*_TENSORS, doc="§1.1", asked_by="call"),
+    checks.pointers(*_TENSORS, doc="released"),
+    checks.workspace("released"),
 )
-
-# The operator's own checks up to the early return. A query that looks for empty tensors first, as the released one
-# does, keeps to the document, too: what it owes to a call that is wrong otherwise is said nowhere.
-_NULLS = ("handle_null", "sparse_conv_desc_null", *(f"{tensor}_desc_null" for tensor in _TENSORS))
-QUERIES = {
-    "mluOpGetIndicePairsWorkspaceSize": QueryChecks((*_NULLS, SIZE_NULL, *_EMPTY, "… indices_empty"), silent=_EMPTY)
-}
-
-
-# What the document takes for granted about the sites: no kernel can be held to a case that breaks it.
 
 
 def precondition(call: OpCall) -> str | None:
-    """Every site lies in the batch and in the input space, none is there twice (§1.2), and sub_m's copies have room."""
-    sites = call.array("indices")
-    for axis, limit in enumerate((call.param("batch"), *call.param("input_space"))):
-        if sites[:, axis].min() < 0 or sites[:, axis].max() >= limit:
-            return f"indices[:, {axis}] leaves 0 … {limit - 1}"
-    rows = call.tensor("out_indices").dims[0]
-    # By default only the search can tell how many outputs there are.
-    if call.param("sub_m") == 1 and rows < len(sites):
-        return f"out_indices has {rows} rows for the {len(sites)} sites of sub_m"
-    return _repeated(sites)
-
-
-def _repeated(sites: Array) -> str | None:
-    """The first site that stands in two rows, in words."""
-    # Two columns as one number: two keys sort faster than four, and no product of axis lengths can overflow.
-    keys = np.ascontiguousarray(sites).view("<u8")
-    order = np.lexsort((keys[:, 0], keys[:, 1]))
-    same = np.flatnonzero((keys[order[1:]] == keys[order[:-1]]).all(axis=1))
-    if not same.size:
-        return None
-    first, second = order[same[0]], order[same[0] + 1]
-    return f"rows {first} and {second} of indices are the same site {sites[first].tolist()}"
-
-
-# What cases are declared for in size, and the sites as a kernel sees them that loses one index of it.
+    """sub_m's copies have room; of the default mode only the search can tell how many outputs there are."""
+    rows, sites = call.tensor("out_indices").dims[0], call.tensor("indices").dims[0]
+    if call.param("sub_m") == 1 and rows < sites:
+        return f"out_indices has {rows} rows for the {sites} sites of sub_m"
+    return None
 
 
 # So far outside that no window reaches it: the site is in no pair, and makes no output.
 _NOWHERE = -(2**30)
 
 
-def _site_lost(call: OpCall, index: int) -> Mapping[str, Array]:
-    sites = call.array("indices").copy()
-    sites[index, 1:] = _NOWHERE
-    return {"indices": sites}
+def _lost(is_lost: Callable[[Array, int], Any]) -> Callable[[OpCall, int], Mapping[str, Array]]:
+    """The sites as a kernel sees them that loses those of an index."""
 
-
-def _coordinate_lost(column: int) -> Callable[[OpCall, int], Mapping[str, Array]]:
     def without(call: OpCall, index: int) -> Mapping[str, Array]:
         sites = call.array("indices").copy()
-        sites[sites[:, column] == index, 1:] = _NOWHERE
+        sites[is_lost(sites, index), 1:] = _NOWHERE
         return {"indices": sites}
 
     return without
 
 
 def _along(column: int) -> SizedAxis:
-    """The cells along one axis of the input space: d, h, w are columns 1, 2, 3 of a site."""
-    return SizedAxis(
-        "indices", count=lambda call: int(call.param("input_space")[column - 1]), without=_coordinate_lost(column)
-    )
+    """The samples, or the cells along an axis of the input space: d, h, w are columns 1, 2, 3 of a site."""
 
+    def count(call: OpCall) -> int:
+        return int(call.param("input_space")[column - 1] if column else call.param("batch"))
 
-SIZES: Mapping[str, SizedAxis] = {
-    "sites": SizedAxis("indices", without=_site_lost),
-    "outputs": SizedAxis("out_indices"),
-    "offsets": SizedAxis("indice_num"),
-    "batches": SizedAxis("indices", count=lambda call: int(call.param("batch")), without=_coordinate_lost(0)),
-    "depth": _along(1),
-    "height": _along(2),
-    "width": _along(3),
-}
+    return SizedAxis("indices", count=count, without=_lost(lambda sites, index: sites[:, column] == index))
 
 
 # The right answer, by the pair search that recipes of other operators use, too.
 
 
-def geometry_of(call: OpCall) -> Geometry:
+def geometry_of(params: Mapping[str, Any] | None) -> Geometry:
     """The convolution that the parameters of a valid call describe."""
-    return Geometry(
-        batch=call.param("batch"),
-        input_space=call.param("input_space"),
-        kernel=call.param("filter_space"),
-        stride=call.param("stride"),
-        pad=call.param("pad"),
-        dilation=call.param("dilation"),
-        output_space=call.param("output_space"),
-        sub_m=bool(call.param("sub_m")),
-    )
+    names = ("batch", "input_space", "filter_space", "stride", "pad", "dilation", "output_space", "sub_m")
+    return Geometry(*((params or {})[name] for name in names))
 
 
 def reference(call: OpCall) -> Baseline:
     """Pairs, output sites and their number; −1 in the rows of out_indices that nobody owns."""
-    pairs = find_pairs(call.array("indices"), geometry_of(call))
+    pairs = find_pairs(call.array("indices"), geometry_of(call.params))
     found = pairs.out_indices
     outputs = {
         "out_indices": _with_spare_rows(found, call),
@@ -263,12 +181,6 @@ def _with_spare_rows(found: Array, call: OpCall) -> Array:
     return padded
 
 
-def theory(call: OpCall) -> Theory:
-    """Every tensor is touched once; finding indices is no arithmetic worth counting."""
-    tensors = ("indices", "out_indices", "indice_pairs", "indice_num")
-    return Theory(io_bytes=sum(call.tensor(name).desc.nbytes for name in tensors), ops=0)
-
-
 # Mistakes that kernels make about which sites meet, and about the order of what they find.
 
 
@@ -276,15 +188,12 @@ def _of_geometry(misread: Callable[[Geometry], Geometry]) -> Suspect:
     """All that fits into the buffers of what another convolution would find."""
 
     def outputs(call: OpCall) -> Mapping[str, Array]:
-        found = find_pairs(call.array("indices"), misread(geometry_of(call)))
-        sites = {"out_indices": found.out_indices} if len(found.out_indices) == _rows(call) else {}
+        found = find_pairs(call.array("indices"), misread(geometry_of(call.params)))
+        fits = len(found.out_indices) == call.tensor("out_indices").dims[0]
+        sites = {"out_indices": found.out_indices} if fits else {}
         return {"indice_pairs": found.indice_pairs, "indice_num": found.indice_num, **sites}
 
     return outputs
-
-
-def _rows(call: OpCall) -> int:
-    return call.tensor("out_indices").dims[0]
 
 
 def _centred(geometry: Geometry) -> Geometry:
@@ -335,7 +244,6 @@ SUSPECTS = {
 
 # One element of each output: an input site meets an output site where §3.2's formula has an integer solution.
 
-
 Site = tuple[int, ...]
 
 
@@ -349,9 +257,10 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     def met(site: Site, offset: Site) -> Site | None:
         """The output site that an input site meets at that place of the kernel."""
         found = [site[0]]
-        for axis in range(3):
-            place, rest = divmod(site[1 + axis] + pad[axis] - offset[axis] * dilation[axis], stride[axis])
-            if rest or not 0 <= place < space[axis]:
+        axes = zip(site[1:], pad, offset, dilation, stride, space, strict=True)
+        for coordinate, before, step, dilated, strided, length in axes:
+            place, rest = divmod(coordinate + before - step * dilated, strided)
+            if rest or not 0 <= place < length:
                 return None
             found.append(place)
         return tuple(found)
@@ -396,7 +305,6 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
 
 # With torch: inputs propose outputs, axis after axis; a sort of the keys gives every proposal its row.
 
-
 # Of one kernel offset: the rows of `indices` that propose an output, ascending, and what they propose.
 Proposal = tuple[Any, Any]
 
@@ -431,13 +339,12 @@ def _proposals(call: OpCall, sites: Any, axes: int) -> list[Proposal]:
     import torch
 
     proposals = [(torch.arange(sites.shape[1], device=sites.device), sites[0])]
-    for axis in range(axes):
-        pad, stride, dilation, length, space = (
-            call.param(name)[axis] for name in ("pad", "stride", "dilation", "filter_space", "output_space")
-        )
+    names = ("pad", "stride", "dilation", "filter_space", "output_space")
+    parts = zip(sites[1 : 1 + axes], *map(call.param, names), strict=False)
+    for coordinates, pad, stride, dilation, length, space in parts:
         narrowed = []
         for rows, keys in proposals:
-            padded = sites[axis + 1][rows] + pad
+            padded = coordinates[rows] + pad
             for k in range(length):
                 reached = padded - k * dilation
                 site = torch.div(reached, stride, rounding_mode="floor") if stride > 1 else reached
@@ -482,44 +389,21 @@ def _coordinates(keys: Any, space: tuple[int, int, int]) -> Any:
     return torch.stack([keys, *reversed(columns)], dim=1)
 
 
-# The C functions: §2.2 of the document; the parameters travel in the sparse-convolution descriptor.
-
-
-_SPARSE_CONVOLUTION = CParams(
+# §2.2: the parameters travel in the sparse-convolution descriptor.
+_SPARSE_CONVOLUTION = c_api.CParams(
     type="mluOpSparseConvolutionDescriptor_t",
     create="mluOpCreateSparseConvolutionDescriptor",
     destroy="mluOpDestroySparseConvolutionDescriptor",
     set="mluOpSetSparseConvolutionDescriptor",
     arguments=(
-        *scalar("dimnb", "batch"),
-        *host_array("pad", "stride", "dilation", "input_space", "filter_space", "output_space"),
-        *scalar("sub_m", "transpose", "inverse"),
+        *c_api.scalar("dimnb", "batch"),
+        *c_api.host_array("pad", "stride", "dilation", "input_space", "filter_space", "output_space"),
+        *c_api.scalar("sub_m", "transpose", "inverse"),
     ),
     getters={"num_act_out": "mluOpGetSparseConvolutionNumActOut"},
 )
-
-C_API = (
-    CSignature(
-        # The C order of the outputs; case files list out_indices first.
-        CFunction(
-            "mluOpGetIndicePairs",
-            (
-                HANDLE,
-                PARAMS,
-                *tensor("indices"),
-                WORKSPACE,
-                WORKSPACE_SIZE,
-                *tensor("indice_pairs", "out_indices", "indice_num"),
-            ),
-        ),
-        query=CFunction(
-            "mluOpGetIndicePairsWorkspaceSize",
-            (HANDLE, PARAMS, *descriptor("indices", "indice_pairs", "out_indices", "indice_num"), ASKED_SIZE),
-        ),
-        params=_SPARSE_CONVOLUTION,
-    ),
-)
-
+_MEMORY = (c_api.WORKSPACE, c_api.WORKSPACE_SIZE)
+_QUERY = "mluOpGetIndicePairsWorkspaceSize"
 
 # §1.5.1: indices are exact, so diff3 = 0.
 _INDICES = {DType.INT32: exact()}
@@ -529,7 +413,16 @@ OPERATOR = Operator(
     released_name="get_indice_pairs",
     op_type=("GET_INDICE_PAIRS", 702),
     summary="Finds, per kernel offset, which active input site meets which output site of a 3-D sparse convolution.",
-    inputs=(TensorSpec("indices", "[L, 4]: n, d, h, w", (DType.INT32,)),),
+    inputs=(
+        # §1.2: every site lies in the batch and in the input space, and none is there twice.
+        TensorSpec(
+            "indices",
+            "[L, 4]: n, d, h, w",
+            (DType.INT32,),
+            names={0: "batch", 1: "input_space.0", 2: "input_space.1", 3: "input_space.2"},
+            distinct=True,
+        ),
+    ),
     outputs=(
         OutputSpec("out_indices", "[≥ num_act_out, 4]: n, d, h, w", _INDICES, rows_owned="num_act_out"),
         OutputSpec("indice_pairs", "[K, 2, L]: input row, output row", _INDICES),
@@ -556,6 +449,10 @@ OPERATOR = Operator(
         ),
         descriptor="sparse_conv_desc",
     ),
+    axes={
+        "sites": axis("L", of="indices", lost=_lost(lambda _, index: index)),
+        "offsets": axis("K", of="indice_pairs", equals="filter_space"),
+    },
     checks=CHECKS,
     subsumed={
         "indices_large": "sites_limit keeps indices at 4 million elements",
@@ -563,14 +460,22 @@ OPERATOR = Operator(
         "indice_pairs_empty": "its axes are K ≥ 1, 2 and the number of sites",
         "indice_num_empty": "its length is K, a product of values of at least 1",
     },
-    queries=QUERIES,
+    queries={_QUERY: QueryChecks(silent=tuple(f"{tensor}_empty" for tensor in _TENSORS))},
     reference=reference,
     precondition=precondition,
     kernel=kernel,
     suspects=SUSPECTS,
-    theory=theory,
-    sizes=SIZES,
-    c_api=C_API,
+    sizes={
+        "outputs": SizedAxis("out_indices"),
+        **{name: _along(column) for column, name in enumerate(("batches", "depth", "height", "width"))},
+    },
+    c_api=c_api.c_function(
+        "mluOpGetIndicePairs",
+        query=_QUERY,
+        params=_SPARSE_CONVOLUTION,
+        arguments=(c_api.HANDLE, c_api.PARAMS, *c_api.tensor("indices"), *_MEMORY, *c_api.tensor(*_TENSORS[1:])),
+        query_arguments=(c_api.HANDLE, c_api.PARAMS, *c_api.descriptor(*_TENSORS), c_api.ASKED_SIZE),
+    ),
     exact=elements,
     torch_kernel=torch_kernel,
 )

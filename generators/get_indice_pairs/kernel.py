@@ -5,35 +5,21 @@ import math
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    DType,
-    OpCall,
-    Status,
-    TensorArg,
-)
+from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg
 
-# The checks of get_indice_pairs in the order in which they answer.
-
-
+_OLDEST_ARCH = 370
 _MAX_OFFSETS = 4096
 _MAX_SITES = 1_000_000
 
 
-# The kernel that the numpy backend runs: outputs first, then every output looks its inputs up.
-
-
-_OLDEST_ARCH = 370
-
-
 def kernel(call: OpCall) -> Status:
     """Check the call, then write all pairs and the sites that the convolution puts out."""
-    status, computes = _verdict(call)
-    if computes:
+    status = _answer_of_checks(call)
+    if status is None:
         _compute(call)
     elif status is Status.SUCCESS:
         call.scalars["num_act_out"] = 0
-    return status
+    return status or Status.SUCCESS
 
 
 def _compute(call: OpCall) -> None:
@@ -106,32 +92,31 @@ class _Lookup:
         return np.where(active, self._order[place], -1)
 
 
-def _verdict(call: OpCall) -> tuple[Status, bool]:
-    """The status, and whether there is anything to compute."""
+def _answer_of_checks(call: OpCall) -> Status | None:
+    """The status of a call that computes nothing; None for one that does."""
     indices, pairs = call.inputs["indices"], call.outputs["indice_pairs"]
     out, num = call.outputs["out_indices"], call.outputs["indice_num"]
     if call.handle is None or indices is None or pairs is None or out is None or num is None:
-        return Status.BAD_PARAM, False
+        return Status.BAD_PARAM
     if not _describes_a_convolution(call):
-        return Status.BAD_PARAM, False
+        return Status.BAD_PARAM
     if call.handle.arch < _OLDEST_ARCH:
-        return Status.ARCH_MISMATCH, False
+        return Status.ARCH_MISMATCH
     tensors = (indices, pairs, out, num)
     if not _shapes_agree(call, *tensors):
-        return Status.BAD_PARAM, False
+        return Status.BAD_PARAM
     if any(arg.desc.is_strided for arg in tensors):
-        return Status.NOT_SUPPORTED, False
+        return Status.NOT_SUPPORTED
     if indices.dims[0] > _MAX_SITES:
-        return Status.BAD_PARAM, False
+        return Status.BAD_PARAM
     if any(arg.desc.is_large for arg in tensors):
-        return Status.NOT_SUPPORTED, False
+        return Status.NOT_SUPPORTED
     if any(arg.dtype is not DType.INT32 for arg in tensors) or not _sub_m_agrees(call):
-        return Status.BAD_PARAM, False
+        return Status.BAD_PARAM
     if any(arg.desc.is_empty for arg in tensors):
-        return Status.SUCCESS, False
-    if any(arg.null for arg in tensors) or (call.workspace is None and call.workspace_size != 0):
-        return Status.BAD_PARAM, False
-    return Status.SUCCESS, True
+        return Status.SUCCESS
+    lacks_memory = any(arg.null for arg in tensors) or (call.workspace is None and call.workspace_size != 0)
+    return Status.BAD_PARAM if lacks_memory else None
 
 
 def _describes_a_convolution(call: OpCall) -> bool:
