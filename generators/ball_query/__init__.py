@@ -55,23 +55,14 @@ def _cloud_fits(call: OpCall) -> bool:
 # The released library's order: §3.7's conditions, the parameters before everything else.
 CHECKS = (
     # NaN is not ≥ 0, −0 is.
-    checks.params("min_radius", doc="§3.7 (1)"),
-    checks.params("max_radius", doc="§3.7 (2)"),
-    checks.params("nsample", doc="§3.7 (3)"),
+    checks.params(doc="§3.7 (1-3)"),
     checks.handle("§3.7"),
     checks.descriptors(doc="§3.7"),
     checks.ranks(doc="§3.7 (8-10)"),
-    checks.dims("xyz.0", doc="§3.7 (11)"),
-    checks.dims("idx.0", doc="§3.7 (12)"),
-    checks.dims("idx.1", doc="§3.7 (13)"),
-    checks.dims("new_xyz.2", doc="§3.7 (14)"),
-    checks.dims("xyz.2", doc="§3.7 (15)"),
-    checks.dims("idx.2", doc="§3.7 (16)"),
+    checks.dims("xyz.0", "idx.0", "idx.1", "new_xyz.2", "xyz.2", "idx.2", doc="§3.7 (11-16)"),
     # Before the types, unlike in the other operators on points.
     checks.strided(doc="§1.4: no strides"),
-    checks.dtypes("new_xyz", doc="§3.7 (4)"),
-    checks.dtypes("xyz = new_xyz", doc="§3.7 (5, 7)"),
-    checks.dtypes("idx", doc="§3.7 (6)"),
+    checks.dtypes("new_xyz", "xyz = new_xyz", "idx", doc="§3.7 (4-7)"),
     checks.large("new_xyz", "idx", doc="§3.7 (17, 19)"),
     checks.require(
         "xyz_large",

@@ -7,16 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Status
-from mluops_gtest.authoring.mistakes import (
-    cached_by_shape,
-    first_length_kept,
-    first_param_kept,
-    input_cleared,
-    part_left,
-    spoilt,
-    tails_left,
-)
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
 
 from .._shared.points import axes_first
 from . import in_shell
@@ -95,16 +86,12 @@ def _infinite_too(distance: Array, low: np.float32, high: np.float32) -> Any:
 
 
 _INSIDE: Mapping[str, Callable[..., Any]] = {
-    "coincident_like_any_other: distance 0 counts only if the shell holds it": lambda d, low, high: (
-        (d >= low) & (d < high)
-    ),
+    "coincident_like_any_other: distance 0 is no exception": lambda d, low, high: (d >= low) & (d < high),
     "coincident_skipped: the centre itself is not a neighbour": lambda d, low, high: in_shell(d, low, high) & (d > 0),
     "coincident_only_in_a_ball: a point at distance 0 counts only if min_radius is 0": (
         lambda d, low, high: in_shell(d, low, high) & ((d > 0) | (low == 0))
     ),
-    "coincident_not_without_a_ball: max_radius 0 finds nothing": lambda d, low, high: (
-        in_shell(d, low, high) & (high > 0)
-    ),
+    "coincident_not_without_a_ball: radius 0 finds nothing": lambda d, low, high: in_shell(d, low, high) & (high > 0),
     "nearly_coincident: squared distances below 1e-6 count as 0": lambda d, low, high: (
         in_shell(d, low, high) | (d < 1e-6)
     ),
@@ -126,15 +113,10 @@ _BOUNDS: Mapping[str, Callable[[Any, Any], tuple[Any, Any]]] = {
     "max_not_squared: max_radius is not squared": lambda low, high: (low**2, high),
     "min_not_squared: min_radius is not squared": lambda low, high: (low, high**2),
     "diameters: §1.3: the radii are diameters": lambda low, high: (low**2 / 4, high**2 / 4),
-    "radii_sorted: min_radius above max_radius is put right": lambda low, high: (
-        min(low, high) ** 2,
-        max(low, high) ** 2,
-    ),
+    "radii_sorted: the smaller radius is taken for min_radius": lambda *radii: (min(radii) ** 2, max(radii) ** 2),
     "radii_exchanged: min_radius is taken for max_radius": lambda low, high: (high**2, low**2),
     "radii_truncated: the radii are integers": lambda low, high: (np.trunc(low) ** 2, np.trunc(high) ** 2),
-    "half_radii: the radii are squared in half precision": (
-        lambda low, high: (F32(np.float16(low) ** 2), F32(np.float16(high) ** 2))
-    ),
+    "half_radii: the radii are squared in half precision": lambda *radii: tuple(F32(np.float16(r) ** 2) for r in radii),
 }
 
 
@@ -200,16 +182,14 @@ def _up_to_a_coincident(hits: Array, distance: Array, nsample: int) -> Array:
 
 
 _LISTED: Mapping[str, Callable[[Array, Array, int], Array]] = {
-    "nearest_first: the nearest points in place of the first ones": (
-        lambda hits, distance, nsample: hits[np.argsort(distance[hits], kind="stable")[:nsample]]
-    ),
+    "nearest_first: the nearest points, not the first": lambda hits, d, n: hits[np.argsort(d[hits], kind="stable")[:n]],
     "last_ones: the last nsample points": lambda hits, _, nsample: hits[-nsample:],
     "descending: from the last index down": lambda hits, _, nsample: hits[::-1][:nsample],
     "first_ones_descending: the right points in reverse": lambda hits, _, nsample: hits[:nsample][::-1],
     "one_too_few: the last entry is never another point": lambda hits, _, nsample: hits[: max(1, nsample - 1)],
-    "stops_at_a_gap: the search ends at the first point outside": (
-        lambda hits, _, nsample: hits[hits - hits[0] == np.arange(len(hits))][:nsample]
-    ),
+    "stops_at_a_gap: the first gap ends the search": lambda hits, _, n: hits[hits - hits[0] == np.arange(len(hits))][
+        :n
+    ],
     "equal_distances_merged: of points at one distance the first counts": _merged,
     "ends_at_a_coincident: the search ends at distance 0": _up_to_a_coincident,
     "counted_in_7_bits: a row lists no more than 127 points": lambda hits, _, nsample: hits[: min(nsample, 127)],
@@ -323,15 +303,15 @@ def _of_rule(words: str, rule: str, wrong: Callable[..., Any]) -> Mutant:
 
 
 MUTANTS = (
-    *(_of_rule(words, rule, wrong) for rule, mistakes in _WRONG.items() for words, wrong in mistakes.items()),
+    *(_of_rule(words, rule, wrong) for rule, wrongs in _WRONG.items() for words, wrong in wrongs.items()),
     Mutant("empty_row_of_the_one_before", "a row without a point repeats the row before", _row_before),
-    spoilt("samples_first", "idx is written as [B, nsample, M]", _right, _samples_first),
-    *tails_left(_right, "idx", 1, "centres", (16, 64, 128)),
-    *tails_left(_right, "idx", 2, "samples", (16,)),
-    part_left(_right, "idx", 1, "centres"),
+    mistakes.spoilt("samples_first", "idx is written as [B, nsample, M]", _right, _samples_first),
+    *mistakes.tails_left(_right, "idx", 1, "centres", (16, 64, 128)),
+    *mistakes.tails_left(_right, "idx", 2, "samples", (16,)),
+    mistakes.part_left(_right, "idx", 1, "centres"),
     # What another call finds.
-    cached_by_shape(_right),
-    first_param_kept(_right, "max_radius"),
-    first_length_kept(_right, "idx", 1, "centres"),
-    input_cleared(_right, "xyz"),
+    mistakes.cached_by_shape(_right),
+    mistakes.first_param_kept(_right, "max_radius"),
+    mistakes.first_length_kept(_right, "idx", 1, "centres"),
+    mistakes.input_cleared(_right, "xyz"),
 )

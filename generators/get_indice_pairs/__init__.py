@@ -1,5 +1,6 @@
 """get_indice_pairs: which active input site meets which output site at every kernel offset of a sparse convolution."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -21,6 +22,8 @@ from mluops_gtest.authoring import (
     ParamMessage,
     QueryChecks,
     SizedAxis,
+    Status,
+    TensorArg,
     TensorSpec,
     UndefinedDataError,
     axis,
@@ -32,15 +35,14 @@ from mluops_gtest.authoring.exact_numbers import ExactElement
 from mluops_gtest.authoring.suspects import Suspect
 
 from .._shared.sparse import Geometry, find_pairs
-from .kernel import kernel
 
 _MAX_OFFSETS = 4096
 _MAX_SITES = 1_000_000
 
 
-def _cells(call: OpCall, space: str) -> int:
+def _cells(call: OpCall, space: str) -> Any:
     # An exact integer; the released code overflows int32.
-    return int(call.param("batch") * math.prod(call.param(space)))
+    return call.param("batch") * math.prod(call.param(space))
 
 
 def _for_sub_m(name: str, holds: Callable[[OpCall], bool], message: str) -> Check:
@@ -141,11 +143,11 @@ def _lost(is_lost: Callable[[Array, int], Any]) -> Callable[[OpCall, int], Mappi
 
 def _along(column: int) -> SizedAxis:
     """The samples, or the cells along an axis of the input space: d, h, w are columns 1, 2, 3 of a site."""
-
-    def count(call: OpCall) -> int:
-        return int(call.param("input_space")[column - 1] if column else call.param("batch"))
-
-    return SizedAxis("indices", count=count, without=_lost(lambda sites, index: sites[:, column] == index))
+    return SizedAxis(
+        "indices",
+        count=lambda call: int((call.param("batch"), *call.param("input_space"))[column]),
+        without=_lost(lambda sites, index: sites[:, column] == index),
+    )
 
 
 # The right answer, by the pair search that recipes of other operators use, too.
@@ -174,11 +176,7 @@ def _with_spare_rows(found: Array, call: OpCall) -> Array:
     rows = len(found) if given is None else given.dims[0]
     if rows < len(found):
         raise UndefinedDataError(f"out_indices has {rows} rows for {len(found)} output sites")
-    if rows == len(found):
-        return found
-    padded = np.full((rows, 4), -1, "<i4")
-    padded[: len(found)] = found
-    return padded
+    return np.concatenate([found, np.full((rows - len(found), 4), -1, "<i4")])
 
 
 # Mistakes that kernels make about which sites meet, and about the order of what they find.
@@ -204,17 +202,14 @@ def _centred(geometry: Geometry) -> Geometry:
 def _in_order_met(call: OpCall) -> Mapping[str, Array]:
     outputs = dict(reference(call).outputs)
     pairs = outputs["indice_pairs"]
-    if call.param("sub_m") or (pairs < 0).all():
+    if call.param("sub_m"):
         return outputs
     targets = pairs[:, 1]
-    distinct, first = np.unique(targets[targets >= 0], return_index=True)
-    order = distinct[np.argsort(first)]
-    places = np.empty(len(order), "<i4")
-    places[order] = np.arange(len(order))
-    sites = outputs["out_indices"].copy()
+    # Every output is met, so these are all of them.
+    order = np.argsort(np.unique(targets[targets >= 0], return_index=True)[1])
+    sites, renamed = outputs["out_indices"].copy(), pairs.copy()
     sites[: len(order)] = sites[order]
-    renamed = pairs.copy()
-    renamed[:, 1] = np.where(targets >= 0, places[targets], -1)
+    renamed[:, 1] = np.append(np.argsort(order), -1)[targets]
     return {**outputs, "out_indices": sites, "indice_pairs": renamed}
 
 
@@ -252,7 +247,9 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     sites: list[Site] = [tuple(row) for row in call.array("indices").tolist()]
     names = ("filter_space", "stride", "pad", "dilation", "output_space")
     kernel, stride, pad, dilation, space = (call.param(name) for name in names)
-    sub_m = bool(call.param("sub_m"))
+    sub_m, active = bool(call.param("sub_m")), frozenset(sites)
+    # k = (kd·KH + kh)·KW + kw.
+    offsets = list(itertools.product(*map(range, kernel)))
 
     def met(site: Site, offset: Site) -> Site | None:
         """The output site that an input site meets at that place of the kernel."""
@@ -267,22 +264,13 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
 
     @cache
     def meetings(k: int) -> list[tuple[int, Site]]:
-        """Input rows, ascending, with the output sites they meet at offset k = (kd·KH + kh)·KW + kw."""
-        rest, kw = divmod(k, kernel[2])
-        kd, kh = divmod(rest, kernel[1])
-        found = ((row, met(site, (kd, kh, kw))) for row, site in enumerate(sites))
-        return [(row, out) for row, out in found if out is not None and (not sub_m or out in active())]
-
-    @cache
-    def active() -> frozenset[Site]:
-        return frozenset(sites)
+        """Input rows, ascending, with the output sites they meet at offset k."""
+        found = ((row, met(site, offsets[k])) for row, site in enumerate(sites))
+        return [(row, out) for row, out in found if out is not None and (not sub_m or out in active)]
 
     @cache
     def outputs() -> list[Site]:
-        if sub_m:
-            return sites
-        volume = kernel[0] * kernel[1] * kernel[2]
-        return sorted({out for k in range(volume) for _, out in meetings(k)})
+        return sites if sub_m else sorted({out for k in range(len(offsets)) for _, out in meetings(k)})
 
     @cache
     def rows() -> dict[Site, int]:
@@ -301,6 +289,145 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
         "indice_num": lambda k: len(meetings(k)),
         "num_act_out": lambda: len(outputs()),
     }
+
+
+# The kernel that the numpy backend runs: outputs first, then every output looks its inputs up.
+
+
+def kernel(call: OpCall) -> Status:
+    """Check the call, then write all pairs and the sites that the convolution puts out."""
+    status = _answer_of_checks(call)
+    if status is None:
+        _compute(call)
+    elif status is Status.SUCCESS:
+        call.scalars["num_act_out"] = 0
+    return status or Status.SUCCESS
+
+
+def _compute(call: OpCall) -> None:
+    # Coordinates are kept as four long rows n, d, h, w.
+    inputs = np.ascontiguousarray(call.array("indices").T, np.int64)
+    outputs = inputs if call.param("sub_m") else _output_sites(call, inputs)
+    found = outputs.shape[1]
+    call.array("out_indices")[:found] = outputs.T
+    pairs, num = call.array("indice_pairs"), call.array("indice_num")
+    pairs[...] = -1
+    rows_of = _rows_in(inputs, call.param("input_space"))
+    for k, offset in enumerate(_dilated_offsets(call)):
+        # The rule read backwards: the input under this offset of an output's window is the only candidate.
+        source = outputs[1:] * _column(call.param("stride")) - _column(call.param("pad")) + offset
+        in_rows = rows_of(outputs[0], source)
+        out_rows = np.flatnonzero(in_rows >= 0)
+        out_rows = out_rows[np.argsort(in_rows[out_rows])]
+        num[k] = len(out_rows)
+        pairs[k, 0, : len(out_rows)] = in_rows[out_rows]
+        pairs[k, 1, : len(out_rows)] = out_rows
+    call.scalars["num_act_out"] = found
+
+
+def _column(values: tuple[int, ...]) -> Array:
+    return np.array(values, np.int64)[:, None]
+
+
+def _dilated_offsets(call: OpCall) -> list[Array]:
+    """The dilated kernel offsets, a column each, in the order of (kd·KH + kh)·KW + kw."""
+    offsets, dilation = itertools.product(*map(range, call.param("filter_space"))), _column(call.param("dilation"))
+    return [_column(offset) * dilation for offset in offsets]
+
+
+def _output_sites(call: OpCall, inputs: Array) -> Array:
+    """Every distinct output site, ascending by its linear index."""
+    space, stride = call.param("output_space"), _column(call.param("stride"))
+    padded = inputs[1:] + _column(call.param("pad"))
+    found = []
+    for offset in _dilated_offsets(call):
+        # §3.2: only whole strides are outputs; the division alone would round the others to a neighbour.
+        site, rest = np.divmod(padded - offset, stride)
+        whole = np.all((rest == 0) & (site >= 0) & (site < _column(space)), axis=0)
+        found.append(_linear(inputs[0, whole], site[:, whole], space))
+    keys = np.unique(np.concatenate(found))
+    return np.stack(np.unravel_index(keys, (call.param("batch"), *space)))
+
+
+def _linear(batch: Array, site: Array, space: tuple[int, ...]) -> Array:
+    """((n·D + d)·H + h)·W + w in 64 bits: a space may pass 2^31 cells."""
+    key: Array = batch
+    for length, coordinate in zip(space, site, strict=True):
+        key = key * length + coordinate
+    return key
+
+
+def _rows_in(inputs: Array, space: tuple[int, ...]) -> Callable[[Array, Array], Array]:
+    """Finds the row of `indices` of each site, −1 where it is outside or not active."""
+    unsorted = _linear(inputs[0], inputs[1:], space)
+    order = np.argsort(unsorted)
+    keys = unsorted[order]
+
+    def rows(batch: Array, site: Array) -> Array:
+        wanted = _linear(batch, site, space)
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        is_active = np.all((site >= 0) & (site < _column(space)), axis=0) & (keys[place] == wanted)
+        return np.where(is_active, order[place], -1)
+
+    return rows
+
+
+def _answer_of_checks(call: OpCall) -> Status | None:
+    """The status of a call that computes nothing; None for one that does."""
+    indices, pairs = call.inputs["indices"], call.outputs["indice_pairs"]
+    out, num = call.outputs["out_indices"], call.outputs["indice_num"]
+    if call.handle is None or indices is None or pairs is None or out is None or num is None:
+        return Status.BAD_PARAM
+    if not _describes_a_convolution(call):
+        return Status.BAD_PARAM
+    if call.handle.arch < 370:
+        return Status.ARCH_MISMATCH
+    tensors = (indices, pairs, out, num)
+    if not _shapes_agree(call, *tensors):
+        return Status.BAD_PARAM
+    if any(arg.desc.is_strided for arg in tensors):
+        return Status.NOT_SUPPORTED
+    if indices.dims[0] > 1_000_000:
+        return Status.BAD_PARAM
+    if any(arg.desc.is_large for arg in tensors):
+        return Status.NOT_SUPPORTED
+    if any(arg.dtype is not DType.INT32 for arg in tensors) or not _sub_m_agrees(call):
+        return Status.BAD_PARAM
+    if any(arg.desc.is_empty for arg in tensors):
+        return Status.SUCCESS
+    has_memory = call.workspace is not None or call.workspace_size == 0
+    return None if has_memory and not any(arg.null for arg in tensors) else Status.BAD_PARAM
+
+
+def _describes_a_convolution(call: OpCall) -> bool:
+    """What the setter of the sparse-convolution descriptor refuses otherwise."""
+    if call.params is None:
+        return False
+    for name in ("pad", "stride", "dilation", "input_space", "filter_space", "output_space"):
+        values = call.param(name)
+        if values is None or len(values) != 3 or min(values) < (0 if name == "pad" else 1):
+            return False
+    return [call.param(name) for name in ("dimnb", "transpose", "inverse")] == [5, 0, 0] and call.param("batch") > 0
+
+
+def _shapes_agree(call: OpCall, indices: TensorArg, pairs: TensorArg, out: TensorArg, num: TensorArg) -> bool:
+    if (len(indices.dims), len(pairs.dims), len(out.dims), len(num.dims)) != (2, 3, 2, 1):
+        return False
+    sites, offsets, batch = indices.dims[0], math.prod(call.param("filter_space")), call.param("batch")
+    return (
+        indices.dims[1] == out.dims[1] == 4
+        and pairs.dims == (offsets, 2, sites)
+        and num.dims == (offsets,)
+        and offsets <= 4096
+        and sites <= batch * math.prod(call.param("input_space"))
+        and out.dims[0] <= batch * math.prod(call.param("output_space"))
+        and not any(s > 1 and d > 1 for s, d in zip(call.param("stride"), call.param("dilation"), strict=True))
+    )
+
+
+def _sub_m_agrees(call: OpCall) -> bool:
+    has_unit_steps = set(call.param("stride")) == set(call.param("dilation")) == {1}
+    return not call.param("sub_m") or (has_unit_steps and call.param("input_space") == call.param("output_space"))
 
 
 # With torch: inputs propose outputs, axis after axis; a sort of the keys gives every proposal its row.
@@ -322,7 +449,10 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
         proposals = _proposals(call, sites, axes=3)
         # §3.2: the distinct keys, ascending, are all the output sites; the inverse is the row of each proposal.
         keys, rows = torch.unique(torch.cat([key for _, key in proposals]), return_inverse=True)
-        found = _coordinates(keys, call.param("output_space"))
+        # How many cells lie behind each other on n, d, h and w.
+        cells = [math.prod(call.param("output_space")[number:]) for number in range(4)]
+        lengths = (call.param("batch"), *call.param("output_space"))
+        found = torch.stack([keys // cell % n for cell, n in zip(cells, lengths, strict=True)], dim=1)
         counts = [len(key) for _, key in proposals]
         pairs = ((k, proposals[k][0], own) for k, own in enumerate(rows.split(counts)))
     outputs["out_indices"][: len(found)] = found
@@ -376,17 +506,6 @@ def _submanifold(call: OpCall, sites: Any) -> Iterator[tuple[int, Any, Any]]:
             yield window * length + k, rows[met], order[place[met]]
             place += hit
             wanted += 1
-
-
-def _coordinates(keys: Any, space: tuple[int, int, int]) -> Any:
-    """[number of keys, 4]: n, d, h, w of linear keys."""
-    import torch
-
-    columns = []
-    for length in reversed(space):
-        columns.append(keys % length)
-        keys = keys // length
-    return torch.stack([keys, *reversed(columns)], dim=1)
 
 
 # §2.2: the parameters travel in the sparse-convolution descriptor.

@@ -38,12 +38,10 @@ def write(call: OpCall, /, **wrong: Wrong) -> Status:
         rows = step("handled", np.flatnonzero(np.all(is_whole & is_inside, axis=1)))
         met.append((rows, site[rows], keys(indices[rows, 0], site[rows])))
     rows, sites, found = (np.concatenate(parts) for parts in zip(*met, strict=True))
-    if call.param("sub_m"):
-        outputs = keys(indices[:, 0], indices[:, 1:]), indices
-    else:
-        distinct, first = np.unique(found, return_index=True)
-        outputs = distinct, np.column_stack([indices[rows[first], 0], sites[first]])
-    out_keys, out_sites = step("outputs", outputs, indices, rows, found, sites)
+    all_met = found, np.column_stack([indices[rows, 0], sites])
+    distinct, first = np.unique(found, return_index=True)
+    outputs = (keys(indices[:, 0], indices[:, 1:]), indices) if call.param("sub_m") else (distinct, all_met[1][first])
+    out_keys, out_sites = step("outputs", outputs, all_met, first)
     pairs = call.array("indice_pairs")
     pairs[...] = step("unused", -1)
     for k, (in_rows, _, key) in enumerate(met):
@@ -213,28 +211,16 @@ def _batch_fastest(call: OpCall, right: Array, batch: Array, site: Array) -> Any
     return _within_sample(call, right, batch, site) * call.param("batch") + batch
 
 
-def _in_order(order_of: Callable[[Array], Array], *, sub_m: bool) -> Wrong:
-    """Outputs in another order, with sub_m or without, by the keys of the outputs or of all that is met."""
-
-    def outputs(call: OpCall, right: Any, _indices: Array, _rows: Array, found: Array, _sites: Array) -> Any:
-        order = order_of(right[0] if sub_m else found)
-        return (right[0][order], right[1][order]) if bool(call.param("sub_m")) is sub_m else right
-
-    return outputs
+# Keys and sites (n, d, h, w), in order; a key for each of the sites.
+Outputs = tuple[Array, Array]
 
 
-def _first_seen(found: Array) -> Array:
-    return np.argsort(np.unique(found, return_index=True)[1])
+def _at(outputs: Outputs, places: Any) -> Outputs:
+    return outputs[0][places], outputs[1][places]
 
 
-def _all_met(call: OpCall, right: Any, indices: Array, rows: Array, found: Array, sites: Array) -> Any:
-    order = np.argsort(found, kind="stable")
-    return right if call.param("sub_m") else (found[order], np.column_stack([indices[rows[order], 0], sites[order]]))
-
-
-def _as_default(_call: OpCall, _right: Any, indices: Array, rows: Array, found: Array, sites: Array) -> Any:
-    distinct, first = np.unique(found, return_index=True)
-    return distinct, np.column_stack([indices[rows[first], 0], sites[first]])
+def _by_key(outputs: Outputs) -> Outputs:
+    return _at(outputs, np.argsort(outputs[0], kind="stable"))
 
 
 _OUTPUTS: Mapping[str, Mapping[str, Wrong]] = {
@@ -260,17 +246,23 @@ _OUTPUTS: Mapping[str, Mapping[str, Wrong]] = {
     },
     "outputs": {
         "last_output_dropped: takes the last distinct output for a mark of invalid slots": (
-            lambda call, right, *_: right if call.param("sub_m") else (right[0][:-1], right[1][:-1])
+            lambda call, right, *_: right if call.param("sub_m") else _at(right, slice(-1))
         ),
         "room_for_inputs: has space for no more outputs than inputs": (
-            lambda _call, right, indices, *_: (right[0][: len(indices)], right[1][: len(indices)])
+            lambda call, right, *_: _at(right, slice(len(call.array("indices"))))
         ),
-        "outputs_twice: two threads that find one output both add it": _all_met,
-        "sub_m_as_default: every output counts with sub_m, not the active ones alone": _as_default,
+        "outputs_twice: two threads that find one output both add it": (
+            lambda call, right, met, _first: right if call.param("sub_m") else _by_key(met)
+        ),
+        "sub_m_as_default: every output counts with sub_m, not the active ones alone": (
+            lambda _call, _right, met, first: _at(met, first)
+        ),
         "sub_m_sorted: sorts the outputs of sub_m instead of keeping the order of the inputs": (
-            _in_order(lambda keys: np.argsort(keys, kind="stable"), sub_m=True)
+            lambda _call, right, *_: _by_key(right)
         ),
-        "first_seen_order: keeps outputs in the order in which they are met first": _in_order(_first_seen, sub_m=False),
+        "first_seen_order: keeps outputs in the order in which they are met first": (
+            lambda call, right, met, first: right if call.param("sub_m") else _at(met, np.sort(first))
+        ),
     },
     "order": {
         "by_output_row: writes the pairs of an offset ascending by output row instead of by input row": (
