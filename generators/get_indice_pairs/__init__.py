@@ -85,7 +85,7 @@ CHECKS = (
     checks.dims("indice_pairs.0", doc="§1.4"),
     checks.require(
         "offsets_limit",
-        lambda call: call.tensor("indice_pairs").dims[0] <= _MAX_OFFSETS,
+        lambda call: math.prod(call.param("filter_space")) <= _MAX_OFFSETS,
         f"the kernel must have at most {_MAX_OFFSETS} offsets",
         "released",
     ),
