@@ -52,11 +52,12 @@ def along(operator: Operator, symbol: str, named_by: Mapping[str, int | None] | 
         inputs = {axis.tensor: axis for axis in axes if axis.tensor in call.inputs}
         arrays = {name: without_rows(call.array(name), start, stop, axis.number) for name, axis in inputs.items()}
         for name, column in (named_by or {}).items():
-            values = arrays.get(name, call.array(name))
-            own = values if column is None else values[..., column]
+            values, places = arrays.get(name, call.array(name)).copy(), ... if column is None else (..., column)
+            own = values[places]
             if operator.input(name).distinct and ((own >= start) & (own < stop)).any():
                 return None
-            arrays[name] = _renamed(values, start, stop, column)
+            values[places] = renumbered(own, start, stop)
+            arrays[name] = values
         params = operator.params_along(symbol, left, call.params or {})
         outputs = {axis.tensor: axis for axis in axes if axis.tensor in call.outputs}
         dims = {name: axis.resized(call.tensor(name).dims, left + gone, left) for name, axis in outputs.items()}
@@ -91,14 +92,6 @@ def without_rows(array: Array, start: int, stop: int, axis: int = 0) -> Array:
 def renumbered(places: Array, start: int, stop: int) -> Array:
     """Places after some were taken away: those behind move up, the lost ones become the one before, at least 0."""
     return np.select([places >= stop, places >= start], [places - (stop - start), max(start - 1, 0)], places)
-
-
-def _renamed(values: Array, start: int, stop: int, column: int | None) -> Array:
-    if column is None:
-        return renumbered(values, start, stop)
-    values = values.copy()
-    values[..., column] = renumbered(values[..., column], start, stop)
-    return values
 
 
 class _Axis(Value):

@@ -362,9 +362,9 @@ def _repeated(name: str, array: Array, sizes: Mapping[int | None, int]) -> str |
     rows = array[..., None] if None in sizes else np.take(array, [one for one in sizes if one is not None], axis=-1)
     values = rows.reshape(-1, rows.shape[-1])
     inside = np.flatnonzero(((values >= 0) & (values < list(sizes.values()))).all(axis=1))
-    keys = np.column_stack([inside // rows.shape[-2], values[inside]])
-    order = np.lexsort(keys.T)
-    same = np.flatnonzero((keys[order[1:]] == keys[order[:-1]]).all(axis=1))
+    keys = np.vstack([inside // rows.shape[-2], values[inside].T])
+    order = np.lexsort(keys)
+    same = np.flatnonzero((keys[:, order[1:]] == keys[:, order[:-1]]).all(axis=0))
     if not same.size:
         return None
     first, second = np.transpose(np.unravel_index(inside[order[same[0] :][:2]], rows.shape[:-1])).tolist()
