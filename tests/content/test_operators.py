@@ -32,7 +32,7 @@ SEED, CASES = 1, 200
 PLACES = 50
 # What wrong implementations vary, as it stands: they have the one mistake that their name says.
 UNBROKEN = {
-    "ball_query": lambda call: row_by_row.apply(row_by_row.Rules(), call),
+    "ball_query": row_by_row.write,
     "dynamic_point_to_voxel_forward": type(
         OPERATORS.part("dynamic_point_to_voxel_forward", MUTANTS)[0].run.__self__
     )().run,
