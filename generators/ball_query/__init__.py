@@ -103,13 +103,9 @@ def _bounds_are_sharp(call: OpCall) -> bool:
         with np.errstate(over="ignore", under="ignore"):
             own = radius.astype(storage)
             # In exact arithmetic, in float, and in the type of the tensors.
-            squares = (
-                float(radius) ** 2,
-                float(radius * radius),
-                float((radius * radius).astype(storage)),
-                float(own * own),
-            )
-        if len({max(1, math.ceil(Fraction(square) / unit)) for square in squares if math.isfinite(square)}) > 1:
+            squares = [np.float64(radius) ** 2, radius * radius, (radius * radius).astype(storage), own * own]
+        least = {max(1, math.ceil(Fraction(float(square)) / unit)) for square in squares if np.isfinite(square)}
+        if len(least) > 1:
             return False
     return True
 
