@@ -282,7 +282,9 @@ def layouts(*tensors: str, doc: str, status: Status = Status.BAD_PARAM, asked_by
     return _group(expand, asked_by, status=status)
 
 
-def dtypes(*tensors: str, doc: str, name: str = "dtype", asked_by: AskedBy = "both") -> CheckGroup:
+def dtypes(
+    *tensors: str, doc: str, name: str = "dtype", status: Status = Status.BAD_PARAM, asked_by: AskedBy = "both"
+) -> CheckGroup:
     """`<tensor>_dtype` each: one of the tensor's types; `xyz = new_xyz`: the type of the other tensor."""
 
     def expand(operator: Operator) -> Iterator[Check]:
@@ -293,10 +295,10 @@ def dtypes(*tensors: str, doc: str, name: str = "dtype", asked_by: AskedBy = "bo
             else:
                 yield dtype(tensor, operator.tensor(tensor).dtypes, doc)
 
-    return _group(expand, asked_by)
+    return _group(expand, asked_by, status=status)
 
 
-def dims(*axes: str, doc: str, asked_by: AskedBy = "both") -> CheckGroup:
+def dims(*axes: str, doc: str, status: Status = Status.BAD_PARAM, asked_by: AskedBy = "both") -> CheckGroup:
     """`<tensor>_dim<axis>` each: as long as the shape says.
 
     `xyz.0` is axis 0 of xyz; without names all axes in declared order, but for those that define a symbol and equal no
@@ -314,7 +316,7 @@ def dims(*axes: str, doc: str, asked_by: AskedBy = "both") -> CheckGroup:
             else:
                 yield _length_of_shape(operator, tensor, number, doc)
 
-    return _group(expand, asked_by)
+    return _group(expand, asked_by, status=status)
 
 
 def _tensor_axis(place: str) -> tuple[str, int]:
@@ -353,9 +355,9 @@ def strided(*tensors: str, doc: str, status: Status = Status.NOT_SUPPORTED, aske
     return _group(lambda operator: contiguous(_ids(operator, tensors), doc), asked_by, status=status)
 
 
-def large(*tensors: str, doc: str, asked_by: AskedBy = "both") -> CheckGroup:
+def large(*tensors: str, doc: str, status: Status = Status.NOT_SUPPORTED, asked_by: AskedBy = "both") -> CheckGroup:
     """`<tensor>_large` each: fewer than 2^31 elements."""
-    return _group(lambda operator: not_large(_ids(operator, tensors), doc), asked_by)
+    return _group(lambda operator: not_large(_ids(operator, tensors), doc), asked_by, status=status)
 
 
 def empty(

@@ -149,9 +149,14 @@ def test_the_status_of_a_group_can_be_another():
         checks=(
             groups.strided("out", doc="", status=Status.BAD_PARAM),
             groups.empty("out", doc="", status=Status.SUCCESS, writes=True),
+            groups.dtypes("out", "rows = out", doc="", status=Status.NOT_SUPPORTED),
+            groups.dims("out.2", doc="", status=Status.NOT_SUPPORTED),
+            groups.large("out", doc="", status=Status.BAD_PARAM),
         )
     ).checks
-    assert [(check.status, check.writes) for check in found] == [(Status.BAD_PARAM, False), (Status.SUCCESS, True)]
+    bad, unsupported = (Status.BAD_PARAM, False), (Status.NOT_SUPPORTED, False)
+    found = [(check.status, check.writes) for check in found]
+    assert found == [bad, (Status.SUCCESS, True), *[unsupported] * 3, bad]
 
 
 def test_a_check_of_a_group_may_be_subsumed():
