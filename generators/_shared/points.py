@@ -6,14 +6,15 @@ distances lie far enough apart (`nearest_stand_apart`, `clear_of_spheres`). Base
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, ContentError, Draw, DType, Stream, dtype_of
+from mluops_gtest.authoring import Array, Baseline, ContentError, Draw, DType, OpCall, Stream, dtype_of
 from mluops_gtest.authoring.rows import native_distances
 from mluops_gtest.authoring.sums import lattice_exponent
+from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs
 
 # The largest |integer| of a lattice around 0 on which |u|² + |k|² − 2u·k is exact, too: 3·2364² ≤ 2^24, 3·26² ≤ 2^11.
 CENTRED = {DType.FLOAT: 1182, DType.HALF: 13}
@@ -335,3 +336,39 @@ def _to_odd(values: Array) -> Array:
     even = rounded.view(np.uint64) & 1 == 0
     odd: Array = np.where(even & (lost != 0), np.nextafter(rounded, np.where(lost > 0, np.inf, 0.0)), rounded)
     return odd
+
+
+# How kernels misread a cloud [B, N, 3], for suspects.
+
+
+def misread(reference: Callable[[OpCall], Baseline], change: Callable[[Array], Array], *clouds: str) -> Suspect:
+    """What the reference says where these clouds of the call are changed so."""
+    return as_read(
+        reference,
+        lambda call: with_inputs(call, **{name: np.ascontiguousarray(change(call.array(name))) for name in clouds}),
+    )
+
+
+def first_batch(cloud: Array) -> Array:
+    """Every batch is the first one."""
+    return np.broadcast_to(cloud[:1], cloud.shape)
+
+
+def axes_first(cloud: Array) -> Array:
+    """The buffer read as [B, 3, N]."""
+    return cloud.reshape(cloud.shape[0], 3, cloud.shape[1]).swapaxes(1, 2)
+
+
+def without_axis(axis: int) -> Callable[[Array], Array]:
+    """A coordinate is 0 everywhere."""
+    return lambda cloud: np.where(np.arange(3) == axis, cloud.dtype.type(0), cloud)
+
+
+def without_point(index: int) -> Callable[[Array], Array]:
+    """A point is NaN, which no search finds."""
+
+    def changed(cloud: Array) -> Array:
+        is_lost = np.arange(cloud.shape[1]) == index % cloud.shape[1]
+        return np.where(is_lost[:, None], cloud.dtype.type(np.nan), cloud)
+
+    return changed

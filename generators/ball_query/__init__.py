@@ -1,5 +1,6 @@
 """ball_query: finds, for every centre, the first points of a cloud that lie in a spherical shell around it."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
@@ -18,35 +19,27 @@ from mluops_gtest.authoring import (
     ParamField,
     ParamMessage,
     Status,
-    TensorArg,
     TensorSpec,
     Theory,
     axis,
+    c_api,
+    checks,
     exact,
-)
-from mluops_gtest.authoring.c_api import c_function
-from mluops_gtest.authoring.checks import (
-    descriptors,
-    dims,
-    dtypes,
-    empty,
-    handle,
-    large,
-    params,
-    pointers,
-    ranks,
-    require,
-    strided,
 )
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction, squared_distances_to
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.sums import lattice_exponent
-from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs, with_params
+from mluops_gtest.authoring.suspects import Suspect
 
-from .._shared.points import lattice_fault, squared_distances
-
-# The parameter checks in the released library's order: §3.7's conditions, the scalars before everything else.
-
+from .._shared.points import (
+    axes_first,
+    first_batch,
+    lattice_fault,
+    misread,
+    squared_distances,
+    without_axis,
+    without_point,
+)
 
 # Devices up to this one address the cloud with 32 bits: §3.7's 2^31 elements hold on newer ones alone.
 _LAST_NARROW_ARCH = 370
@@ -59,27 +52,19 @@ def _cloud_fits(call: OpCall) -> bool:
     return call.tensor("xyz").desc.count < (_NARROW_LIMIT if narrow else _LIMIT)
 
 
+# The released library's order: §3.7's conditions, the parameters before everything else.
 CHECKS = (
     # NaN is not ≥ 0, −0 is.
-    params("min_radius", doc="§3.7 (1)"),
-    params("max_radius", doc="§3.7 (2)"),
-    params("nsample", doc="§3.7 (3)"),
-    handle("§3.7"),
-    descriptors(doc="§3.7"),
-    ranks(doc="§3.7 (8-10)"),
-    dims("xyz.0", doc="§3.7 (11)"),
-    dims("idx.0", doc="§3.7 (12)"),
-    dims("idx.1", doc="§3.7 (13)"),
-    dims("new_xyz.2", doc="§3.7 (14)"),
-    dims("xyz.2", doc="§3.7 (15)"),
-    dims("idx.2", doc="§3.7 (16)"),
+    checks.params(doc="§3.7 (1-3)"),
+    checks.handle("§3.7"),
+    checks.descriptors(doc="§3.7"),
+    checks.ranks(doc="§3.7 (8-10)"),
+    checks.dims("xyz.0", "idx.0", "idx.1", "new_xyz.2", "xyz.2", "idx.2", doc="§3.7 (11-16)"),
     # Before the types, unlike in the other operators on points.
-    strided(doc="§1.4: no strides"),
-    dtypes("new_xyz", doc="§3.7 (4)"),
-    dtypes("xyz = new_xyz", doc="§3.7 (5, 7)"),
-    dtypes("idx", doc="§3.7 (6)"),
-    large("new_xyz", "idx", doc="§3.7 (17, 19)"),
-    require(
+    checks.strided(doc="§1.4: no strides"),
+    checks.dtypes("new_xyz", "xyz = new_xyz", "idx", doc="§3.7 (4-7)"),
+    checks.large("new_xyz", "idx", doc="§3.7 (17, 19)"),
+    checks.require(
         "xyz_large",
         _cloud_fits,
         f"xyz must have fewer than {_NARROW_LIMIT} elements up to MLU{_LAST_NARROW_ARCH}, fewer than 2^31 beyond",
@@ -87,30 +72,14 @@ CHECKS = (
         Status.NOT_SUPPORTED,
     ),
     # §1.1: no centre is an error, no point is not; its second "new_xyz" means xyz, as §3.7 prints it.
-    empty("new_xyz", doc="§1.1, §3.7", status=Status.BAD_PARAM),
-    empty("xyz", doc="§1.1, §3.7"),
+    checks.empty("new_xyz", doc="§1.1, §3.7", status=Status.BAD_PARAM),
+    checks.empty("xyz", doc="§1.1, §3.7"),
     # nsample = 0: nothing to write.
-    empty("idx", doc="§3.7 (3)"),
-    pointers(doc="§3.7"),
+    checks.empty("idx", doc="§3.7 (3)"),
+    checks.pointers(doc="§3.7"),
 )
 
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY = {"nsample": "idx must have nsample entries in a row, and no axis has a negative length"}
-
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "new_xyz_strided": ("new_xyz_empty",),
-    "xyz_strided": ("xyz_empty",),
-    "idx_strided": ("new_xyz_empty", "idx_empty"),
-    "new_xyz_large": ("new_xyz_empty",),
-    "idx_large": ("new_xyz_empty", "idx_empty"),
-    "xyz_large": ("xyz_empty",),
-}
-
-
 # What the document takes for granted: no rounding decides whether a point is inside.
-
 
 # Unit roundoffs. §3.1 rounds three differences, three squares and two sums, so a distance errs by five of them; the
 # squared bound may be rounded once, and whoever compares roots rounds once more and doubles that.
@@ -128,31 +97,27 @@ def precondition(call: OpCall) -> str | None:
 def _bounds_are_sharp(call: OpCall) -> bool:
     """However a radius is squared, the same distances of the lattice lie below; 0 itself always counts."""
     unit = Fraction(4) ** min(lattice_exponent(call.array(name)) for name in ("new_xyz", "xyz"))
+    storage = call.tensor("xyz").dtype.storage
     for name in ("min_radius", "max_radius"):
-        finite = [Fraction(square) for square in _squares(call, name) if math.isfinite(square)]
-        if len({max(1, math.ceil(square / unit)) for square in finite}) > 1:
+        radius = np.float32(call.param(name))
+        with np.errstate(over="ignore", under="ignore"):
+            own = radius.astype(storage)
+            # In exact arithmetic, in float, and in the type of the tensors.
+            squares = [np.float64(radius) ** 2, radius * radius, (radius * radius).astype(storage), own * own]
+        least = {max(1, math.ceil(Fraction(float(square)) / unit)) for square in squares if np.isfinite(square)}
+        if len(least) > 1:
             return False
     return True
 
 
-def _squares(call: OpCall, name: str) -> list[float]:
-    """The square in exact arithmetic, in float, and in the type of the tensors."""
-    radius, storage = np.float32(call.param(name)), call.tensor("xyz").dtype.storage
-    with np.errstate(over="ignore", under="ignore"):
-        own = radius.astype(storage)
-        return [float(radius) ** 2, float(radius * radius), float((radius * radius).astype(storage)), float(own * own)]
-
-
 def _undecided(call: OpCall) -> str | None:
     """The first pair whose distance rounding may carry across a bound, or to 0 or infinity."""
-    new_xyz, xyz, dtype = call.array("new_xyz"), call.array("xyz"), call.tensor("xyz").dtype
     bounds = [float(bound) for bound in squared_radii(call)]
-    for batch, rows, columns in blocks(call):
-        squared = squared_distances(new_xyz[batch, rows], xyz[batch, columns])
-        for doubt, found in _doubts(squared, dtype, bounds).items():
+    for batch, first, squared in _distances(call):
+        for doubt, found in _doubts(squared, call.tensor("xyz").dtype, bounds).items():
             if found.any():
-                row, column = np.argwhere(found)[0].tolist()
-                return f"{doubt}: centre [{batch}, {rows.start + row}], point {columns.start + column}"
+                centre, point = np.argwhere(found)[0].tolist()
+                return f"{doubt}: centre [{batch}, {first + centre}], point {point}"
     return None
 
 
@@ -176,35 +141,12 @@ def _doubts(squared: Array, dtype: DType, bounds: list[float]) -> dict[str, Arra
         }
 
 
-def _point_lost(call: OpCall, index: int) -> Mapping[str, Array]:
-    """A point that is not finite is inside of no ball (§1.2)."""
-    xyz = call.array("xyz").copy()
-    xyz[:, index] = np.nan
-    return {"xyz": xyz}
-
-
-# The oracle: every centre against every point in float64; and the figures for efficiency.
-
+# The oracle: every centre against every point in float64.
 
 # Distances held at a time: 512 KiB of float64 stay in the cache.
 _PAIRS = 1 << 16
 
-
-def reference(call: OpCall) -> Baseline:
-    """The first nsample points in the shell of every centre; 0 where there is none, as the caller leaves it (§1.2)."""
-    batches, centres, _ = call.tensor("new_xyz").dims
-    idx = np.zeros((batches, centres, call.param("nsample")), "<i4")
-    for batch, rows, inside in shells(call):
-        idx[batch, rows] = first_inside(inside, call.param("nsample"))
-    return Baseline({"idx": idx})
-
-
-def empty_rows(call: OpCall) -> Array:
-    """bool [B, M]: no point is in the shell, so the row keeps what the caller put there."""
-    empty = np.empty(call.tensor("new_xyz").dims[:2], bool)
-    for batch, rows, inside in shells(call):
-        empty[batch, rows] = ~inside.any(axis=1)
-    return empty
+Shell = Callable[[Array, np.float32, np.float32], Any]
 
 
 def squared_radii(call: OpCall) -> tuple[np.float32, np.float32]:
@@ -215,15 +157,14 @@ def squared_radii(call: OpCall) -> tuple[np.float32, np.float32]:
     return low, high
 
 
-def blocks(call: OpCall) -> Iterator[tuple[int, slice, slice]]:
-    """Batches, centres and points in blocks of bounded size: all points of some centres before the next centres."""
-    batches, centres, _ = call.tensor("new_xyz").dims
-    points = call.tensor("xyz").dims[1]
-    height = max(1, _PAIRS // points)
-    for batch in range(batches):
-        for row in range(0, centres, height):
-            for point in range(0, points, _PAIRS):
-                yield batch, slice(row, min(row + height, centres)), slice(point, min(point + _PAIRS, points))
+def _distances(call: OpCall) -> Iterator[tuple[int, int, Array]]:
+    """A batch, the first of some of its centres, and how far these are from all points: squared, [m, N]."""
+    new_xyz, xyz = call.array("new_xyz"), call.array("xyz")
+    height = max(1, _PAIRS // xyz.shape[1])
+    for batch, first in itertools.product(range(len(new_xyz)), range(0, new_xyz.shape[1], height)):
+        # Exact on lattices. Elsewhere float64 errs by some 2^-50, and the precondition keeps legal data much farther
+        # from both bounds: this is the answer of exact arithmetic.
+        yield batch, first, squared_distances(new_xyz[batch, first : first + height], xyz[batch])
 
 
 def in_shell(distance: Array, low: np.float32, high: np.float32) -> Array:
@@ -235,25 +176,7 @@ def in_shell(distance: Array, low: np.float32, high: np.float32) -> Array:
     return inside
 
 
-def shells(
-    call: OpCall, holds: Callable[[Array, np.float32, np.float32], Array] = in_shell
-) -> Iterator[tuple[int, slice, Array]]:
-    """Some centres of a batch at a time, with bool [m, N]: the point lies in the centre's shell."""
-    new_xyz, xyz = call.array("new_xyz"), call.array("xyz")
-    low, high = squared_radii(call)
-    inside = np.empty((0, 0), bool)
-    for batch, rows, columns in blocks(call):
-        if columns.start == 0:
-            inside = np.empty((rows.stop - rows.start, xyz.shape[1]), bool)
-        # Exact on lattices. Elsewhere float64 errs by some 2^-50, and legal data keep much farther from both bounds
-        # (precondition.py): this is the answer of exact arithmetic.
-        distance = squared_distances(new_xyz[batch, rows], xyz[batch, columns])
-        inside[:, columns] = holds(distance, low, high)
-        if columns.stop == xyz.shape[1]:
-            yield batch, rows, inside
-
-
-def first_inside(inside: Array, nsample: int) -> Array:
+def first_inside(inside: Array, _squared: Array, nsample: int) -> Array:
     """int32 [m, nsample]: the columns that are inside, ascending; the first of them again behind the last (§3.1)."""
     rows, width = inside.shape
     # By index within the batch, not by distance: the hits of a row stand side by side.
@@ -267,6 +190,30 @@ def first_inside(inside: Array, nsample: int) -> Array:
     return idx
 
 
+def _rows(
+    call: OpCall, shell: Shell = in_shell, listed: Callable[[Array, Array, int], Array] = first_inside
+) -> dict[str, Array]:
+    """idx, with what is listed of the points in the shell of every centre; 0 where there is none."""
+    idx = np.zeros((*call.tensor("new_xyz").dims[:2], call.param("nsample")), "<i4")
+    radii = squared_radii(call)
+    for batch, first, squared in _distances(call):
+        inside = shell(squared, *radii)
+        rows = listed(inside, squared, idx.shape[2])
+        idx[batch, first : first + len(rows)] = np.where(inside.any(axis=1)[:, None], rows, 0)
+    return {"idx": idx}
+
+
+def reference(call: OpCall) -> Baseline:
+    """The first nsample points in the shell of every centre; 0 where there is none, as the caller leaves it (§1.2)."""
+    return Baseline(_rows(call))
+
+
+def empty_rows(call: OpCall) -> Array:
+    """bool [B, M]: no point is in the shell, so the row keeps what the caller put there."""
+    none = [~in_shell(squared, *squared_radii(call)).any(axis=1) for _, _, squared in _distances(call)]
+    return np.concatenate(none).reshape(call.tensor("new_xyz").dims[:2])
+
+
 def theory(call: OpCall) -> Theory:
     """Eight operations for each distance and two comparisons; all three tensors are touched."""
     batches, centres, _ = call.tensor("new_xyz").dims
@@ -278,119 +225,63 @@ def theory(call: OpCall) -> Theory:
 # Mistakes that kernels make about the shell, about which points are listed, and about batches.
 
 
-def _by_shell(holds: Callable[[Array, np.float32, np.float32], Array]) -> Suspect:
-    """The first points for which that holds of the squared distance and the squared radii."""
-
-    def outputs(call: OpCall) -> Mapping[str, Array]:
-        idx = np.zeros(call.tensor("idx").dims, "<i4")
-        for batch, rows, inside in shells(call, holds):
-            idx[batch, rows] = first_inside(inside, idx.shape[2])
-        return {"idx": idx}
-
-    return outputs
+def _of_shell(shell: Shell) -> Suspect:
+    return lambda call: _rows(call, shell)
 
 
-def _filled_with_0(call: OpCall) -> Mapping[str, Array]:
-    idx = np.zeros(call.tensor("idx").dims, "<i4")
-    for batch, rows, inside in shells(call):
-        first = first_inside(inside, idx.shape[2])
-        idx[batch, rows] = np.where(np.arange(idx.shape[2]) < inside.sum(axis=1)[:, None], first, 0)
-    return {"idx": idx}
+def _of_list(listed: Callable[[Array, Array, int], Array]) -> Suspect:
+    return lambda call: _rows(call, listed=listed)
 
 
-def _nearest_first(call: OpCall) -> Mapping[str, Array]:
-    idx = np.zeros(call.tensor("idx").dims, "<i4")
-    for batch, rows, inside in shells(call):
-        distances = squared_distances(call.array("new_xyz")[batch, rows], call.array("xyz")[batch])
-        order = np.argsort(np.where(inside, distances, np.inf), axis=1, kind="stable")
-        listed = np.take_along_axis(inside, order, axis=1)
-        idx[batch, rows] = _padded(np.where(listed, order, order[:, :1]), idx.shape[2])
-        idx[batch, rows][~inside.any(axis=1)] = 0
-    return {"idx": idx}
+def _filled_with_0(inside: Array, squared: Array, nsample: int) -> Array:
+    is_listed = np.arange(nsample) < inside.sum(axis=1)[:, None]
+    return np.where(is_listed, first_inside(inside, squared, nsample), 0)
 
 
-def _padded(order: Array, nsample: int) -> Array:
-    """The first nsample columns; the first again where there are fewer."""
-    missing = max(0, nsample - order.shape[1])
-    return np.concatenate([order[:, :nsample], np.repeat(order[:, :1], missing, axis=1)], axis=1)
+def _nearest_first(inside: Array, squared: Array, nsample: int) -> Array:
+    order = np.argsort(np.where(inside, squared, np.inf), axis=1, kind="stable")
+    places = first_inside(np.take_along_axis(inside, order, axis=1), squared, nsample)
+    return np.take_along_axis(order, places, axis=1)
+
+
+def _from_the_last(inside: Array, squared: Array, nsample: int) -> Array:
+    last: Array = inside.shape[1] - 1 - first_inside(inside[:, ::-1], squared, nsample)
+    return last
 
 
 def _through_batches(call: OpCall) -> Mapping[str, Array]:
-    idx = reference(call).outputs["idx"]
-    first = np.arange(idx.shape[0], dtype="<i4") * call.tensor("xyz").dims[1]
-    for batch, rows, inside in shells(call):
-        idx[batch, rows][inside.any(axis=1)] += first[batch]
-    return {"idx": idx}
-
-
-def _from_the_last(call: OpCall) -> Mapping[str, Array]:
-    xyz = call.array("xyz")
-    idx = reference(with_inputs(call, xyz=np.ascontiguousarray(xyz[:, ::-1]))).outputs["idx"]
-    for batch, rows, inside in shells(call):
-        met = inside.any(axis=1)
-        idx[batch, rows][met] = xyz.shape[1] - 1 - idx[batch, rows][met]
-    return {"idx": idx}
-
-
-def _changed(change: Callable[[Array], Array], *names: str) -> Suspect:
-    """The clouds of these names as another function sees them."""
-    return as_read(
-        reference,
-        lambda call: with_inputs(call, **{name: np.ascontiguousarray(change(call.array(name))) for name in names}),
-    )
-
-
-def _first_batch(cloud: Array) -> Array:
-    return np.broadcast_to(cloud[:1], cloud.shape)
-
-
-def _axes_first(cloud: Array) -> Array:
-    return cloud.reshape(cloud.shape[0], 3, cloud.shape[1]).swapaxes(1, 2)
-
-
-def _without_axis(axis: int) -> Callable[[Array], Array]:
-    return lambda cloud: np.where(np.arange(3) == axis, cloud.dtype.type(0), cloud)
-
-
-def _without_point(index: int) -> Callable[[Array], Array]:
-    """A point at NaN is in no shell."""
-
-    def changed(cloud: Array) -> Array:
-        points = np.arange(cloud.shape[1]) == index % cloud.shape[1]
-        return np.where(points[:, None], cloud.dtype.type(np.nan), cloud)
-
-    return changed
+    idx = _rows(call)["idx"]
+    first = np.arange(len(idx), dtype="<i4") * call.tensor("xyz").dims[1]
+    return {"idx": np.where(empty_rows(call)[..., None], idx, idx + first[:, None, None])}
 
 
 SUSPECTS = {
-    "points on the outer sphere are inside": _by_shell(lambda d, low, high: (d == 0) | ((d >= low) & (d <= high))),
-    "points on the inner sphere are outside": _by_shell(lambda d, low, high: (d == 0) | ((d > low) & (d < high))),
-    "a point at the centre counts only where the shell holds it": _by_shell(
+    "points on the outer sphere are inside": _of_shell(lambda d, low, high: in_shell(d, low, high) | (d == high)),
+    "points on the inner sphere are outside": _of_shell(lambda d, low, high: (d == 0) | ((d > low) & (d < high))),
+    "a point at the centre counts only where the shell holds it": _of_shell(
         lambda d, low, high: (d >= low) & (d < high)
     ),
-    "min_radius is ignored": as_read(reference, lambda call: with_params(call, min_radius=0.0)),
-    "rows are filled up with 0": _filled_with_0,
-    "the nearest points are taken, not the first": _nearest_first,
+    "min_radius is ignored": _of_shell(lambda d, _, high: in_shell(d, np.float32(0), high)),
+    "rows are filled up with 0": _of_list(_filled_with_0),
+    "the nearest points are taken, not the first": _of_list(_nearest_first),
     "indices count through all batches": _through_batches,
-    "every batch searches the points of batch 0": _changed(_first_batch, "xyz"),
-    "every batch has the centres of batch 0": _changed(_first_batch, "new_xyz"),
-    "xyz is read as [B, 3, N]": _changed(_axes_first, "xyz"),
-    "new_xyz is read as [B, 3, M]": _changed(_axes_first, "new_xyz"),
-    "x is ignored": _changed(_without_axis(0), "xyz", "new_xyz"),
-    "y is ignored": _changed(_without_axis(1), "xyz", "new_xyz"),
-    "z is ignored": _changed(_without_axis(2), "xyz", "new_xyz"),
-    "the first point is missing": _changed(_without_point(0), "xyz"),
-    "the last point is missing": _changed(_without_point(-1), "xyz"),
-    "points are listed from the last one on": _from_the_last,
-    "indices count within a tile of 64": lambda call: {"idx": reference(call).outputs["idx"] % 64},
-    "points at the centre are outside": _by_shell(lambda d, low, high: (d > 0) & (d >= low) & (d < high)),
-    "max_radius is ignored": _by_shell(lambda d, low, _: (d == 0) | ((d >= low) & (d < np.inf))),
+    "every batch searches the points of batch 0": misread(reference, first_batch, "xyz"),
+    "every batch has the centres of batch 0": misread(reference, first_batch, "new_xyz"),
+    "xyz is read as [B, 3, N]": misread(reference, axes_first, "xyz"),
+    "new_xyz is read as [B, 3, M]": misread(reference, axes_first, "new_xyz"),
+    "x is ignored": misread(reference, without_axis(0), "xyz", "new_xyz"),
+    "y is ignored": misread(reference, without_axis(1), "xyz", "new_xyz"),
+    "z is ignored": misread(reference, without_axis(2), "xyz", "new_xyz"),
+    "the first point is missing": misread(reference, without_point(0), "xyz"),
+    "the last point is missing": misread(reference, without_point(-1), "xyz"),
+    "points are listed from the last one on": _of_list(_from_the_last),
+    "indices count within a tile of 64": lambda call: {"idx": _rows(call)["idx"] % 64},
+    "points at the centre are outside": _of_shell(lambda d, low, high: (d > 0) & (d >= low) & (d < high)),
+    "max_radius is ignored": _of_shell(lambda d, low, _: in_shell(d, low, np.float32(np.inf))),
 }
 
 
 # One index as §3.1 lists it: the first nsample points in the shell, the first of them again behind the last.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """Points by index; 0 in the row of a centre without any, as the caller leaves it."""
     centres, cloud = call.array("new_xyz"), call.array("xyz")
@@ -417,7 +308,6 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
 
 # The kernel that the numpy backend runs: §3.1's tiles of points, float32 throughout.
 
-
 # Centres that are handled together, and distances held at a time: what fits into a second-level cache.
 CENTRES = 1024
 PAIRS = 1 << 18
@@ -425,13 +315,9 @@ PAIRS = 1 << 18
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then fill the row of every centre tile by tile."""
-    status, computes = _verdict(call)
-    if computes:
-        _query(call)
-    return status
-
-
-def _query(call: OpCall) -> None:
+    status = _answer_of_checks(call)
+    if status is not None:
+        return status
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         shell = [np.square(np.float32(call.param(name))) for name in ("min_radius", "max_radius")]
         for centres, points, rows in zip(call.array("new_xyz"), call.array("xyz"), call.array("idx"), strict=True):
@@ -439,6 +325,7 @@ def _query(call: OpCall) -> None:
             for first in range(0, len(centres), CENTRES):
                 block = slice(first, first + CENTRES)
                 _fill(rows[block], centres[block].astype(np.float32), cloud, *shell)
+    return Status.SUCCESS
 
 
 def _fill(rows: Array, centres: Array, cloud: Array, low: np.float32, high: np.float32) -> None:
@@ -471,44 +358,32 @@ def _fill(rows: Array, centres: Array, cloud: Array, low: np.float32, high: np.f
             return
 
 
-def _verdict(call: OpCall) -> tuple[Status, bool]:
-    """The status, and whether there is anything to compute."""
-    nsample = call.param("nsample")
-    if not (call.param("min_radius") >= 0 and call.param("max_radius") >= 0 and nsample >= 0):
-        return Status.BAD_PARAM, False
+def _answer_of_checks(call: OpCall) -> Status | None:
+    """The status of a call that computes nothing; None for one that does."""
     new_xyz, xyz, idx = call.inputs["new_xyz"], call.inputs["xyz"], call.outputs["idx"]
-    if call.handle is None or new_xyz is None or xyz is None or idx is None:
-        return Status.BAD_PARAM, False
-    if not _shapes_agree(new_xyz.dims, xyz.dims, idx.dims, nsample):
-        return Status.BAD_PARAM, False
+    nsample = call.param("nsample")
+    has_params = call.param("min_radius") >= 0 and call.param("max_radius") >= 0 and nsample >= 0
+    if not has_params or call.handle is None or new_xyz is None or xyz is None or idx is None:
+        return Status.BAD_PARAM
+    if not len(new_xyz.dims) == len(xyz.dims) == 3 or idx.dims != (*new_xyz.dims[:2], nsample):
+        return Status.BAD_PARAM
+    if xyz.dims[0] != new_xyz.dims[0] or not xyz.dims[2] == new_xyz.dims[2] == 3:
+        return Status.BAD_PARAM
     tensors = (new_xyz, xyz, idx)
     if any(arg.desc.is_strided for arg in tensors):
-        return Status.NOT_SUPPORTED, False
-    if not _types_agree(*tensors):
-        return Status.BAD_PARAM, False
+        return Status.NOT_SUPPORTED
+    if not (new_xyz.dtype in (DType.HALF, DType.FLOAT) and xyz.dtype is new_xyz.dtype and idx.dtype is DType.INT32):
+        return Status.BAD_PARAM
     if any(arg.desc.is_large for arg in tensors) or (call.handle.arch <= 370 and xyz.desc.count > 536895360):
-        return Status.NOT_SUPPORTED, False
+        return Status.NOT_SUPPORTED
     if new_xyz.desc.is_empty:
-        return Status.BAD_PARAM, False
+        return Status.BAD_PARAM
     if xyz.dims[1] == 0 or nsample == 0:
-        return Status.SUCCESS, False
-    if any(arg.null for arg in tensors):
-        return Status.BAD_PARAM, False
-    return Status.SUCCESS, True
-
-
-def _shapes_agree(new_xyz: tuple[int, ...], xyz: tuple[int, ...], idx: tuple[int, ...], nsample: int) -> bool:
-    if len(new_xyz) != 3 or len(xyz) != 3:
-        return False
-    return new_xyz[2] == xyz[2] == 3 and xyz[0] == new_xyz[0] and idx == (*new_xyz[:2], nsample)
-
-
-def _types_agree(new_xyz: TensorArg, xyz: TensorArg, idx: TensorArg) -> bool:
-    return new_xyz.dtype in (DType.HALF, DType.FLOAT) and xyz.dtype is new_xyz.dtype and idx.dtype is DType.INT32
+        return Status.SUCCESS
+    return Status.BAD_PARAM if any(arg.null for arg in tensors) else None
 
 
 # With torch: the smallest indices inside, found by a partial sort of all indices.
-
 
 # Distances at a time.
 _TORCH_PAIRS = 1 << 22
@@ -521,27 +396,19 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
     # Squared in float, as the device does it.
     low, high = (float(torch.tensor(call.param(name)).float().square()) for name in ("min_radius", "max_radius"))
     for centres, points, rows in zip(inputs["new_xyz"], inputs["xyz"], outputs["idx"], strict=True):
-        step = max(1, _TORCH_PAIRS // len(points))
+        beyond = len(points)
+        numbers = torch.arange(beyond, dtype=rows.dtype, device=points.device)
+        step, entries = max(1, _TORCH_PAIRS // beyond), min(rows.shape[1], beyond)
         for block, part in zip(centres.split(step), rows.split(step), strict=True):
-            _fill_rows(part, block.float(), points.float(), low, high)
-
-
-def _fill_rows(rows: Any, centres: Any, points: Any, low: float, high: float) -> None:
-    import torch
-
-    distance = (centres[:, None] - points).square_().sum(-1)
-    inside = (distance == 0) | ((distance >= low) & (distance < high))
-    # What is outside sorts behind every index.
-    beyond = len(points)
-    numbers = torch.where(inside, torch.arange(beyond, dtype=rows.dtype, device=points.device), beyond)
-    entries = min(rows.shape[1], beyond)
-    first = numbers.topk(entries, largest=False, sorted=True).values
-    found = first[:, 0] < beyond
-    listed = first[found]
-    lead = listed[:, :1]
-    filled = lead.expand(-1, rows.shape[1]).clone()
-    filled[:, :entries] = torch.where(listed < beyond, listed, lead)
-    rows[found] = filled
+            distance = (block.float()[:, None] - points.float()).square_().sum(-1)
+            inside = (distance == 0) | ((distance >= low) & (distance < high))
+            # What is outside sorts behind every index.
+            first = torch.where(inside, numbers, beyond).topk(entries, largest=False, sorted=True).values
+            found = first[:, 0] < beyond
+            lead = first[found, :1]
+            filled = lead.expand(-1, rows.shape[1]).clone()
+            filled[:, :entries] = torch.where(first[found] < beyond, first[found], lead)
+            part[found] = filled
 
 
 _FLOATS = (DType.FLOAT, DType.HALF)
@@ -566,21 +433,19 @@ OPERATOR = Operator(
         ),
     ),
     axes={
-        "points": axis("N", of="xyz", lost=_point_lost),
+        "points": axis("N", of="xyz", lost=lambda call, index: {"xyz": without_point(index)(call.array("xyz"))}),
         "centres": axis("M", of="new_xyz"),
         "batches": axis("B", of="new_xyz"),
         "samples": axis("nsample", of="idx"),
     },
     checks=CHECKS,
-    not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     precondition=precondition,
     left_open={"subnormal": find_subnormal},
     kernel=kernel,
     suspects=SUSPECTS,
     theory=theory,
-    c_api=c_function("mluOpBallQuery"),
+    c_api=c_api.c_function("mluOpBallQuery"),
     exact=elements,
     torch_kernel=torch_kernel,
 )

@@ -6,7 +6,7 @@ Coordinates are integers times 2^exponent, and the radii are in the same units a
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -15,58 +15,6 @@ from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
 from .._shared.points import CENTRED, FULL, assert_lattice, clear_of_spheres, farthest_sample, offsets, placed, surfaces
 
-# Clouds with full mantissas whose points all keep clear of the spheres around all centres.
-
-
-# Within ±1 in float; in half ±16, so that no square of a difference is subnormal.
-_EXPONENT = {DType.FLOAT: -24, DType.HALF: -7}
-# How far inside or outside of the sphere a pair of points lies, relative to the radius: farther than rounding carries,
-# nearer than arithmetic of fewer bits can tell.
-_SKIN = {DType.FLOAT: 1e-5, DType.HALF: 2.0**-7}
-# Centres that are drawn for one that stays: many half rows have a distance too near a sphere.
-_CANDIDATES = {DType.FLOAT: 2, DType.HALF: 12}
-
-
-def clear_cloud(
-    draw: Draw, name: str, dtype: DType, centres: int, points: int, squared_radii: Sequence[float]
-) -> tuple[Array, Array]:
-    """Centres [centres, 3] and points [points + 2·centres, 3], two of each centre beside its outer sphere."""
-    full, exponent = FULL[dtype], _EXPONENT[dtype]
-    candidates = _CANDIDATES[dtype] * centres
-    middle = draw.stream(f"{name} centres").integers(-(full // 2), full // 2 + 1, (candidates, 3))
-    skins = middle[:, None] + _beside_sphere(draw, name, dtype, candidates, squared_radii[1] ** 0.5 / 2.0**exponent)
-    if np.abs(skins).max() > full:
-        raise ValueError("max_radius leaves the range of full mantissas; give a smaller one")
-    around = draw.stream(f"{name} points").integers(-full, full + 1, (points, 3))
-    new_xyz, pairs, cloud = (placed(units, exponent, dtype) for units in (middle, skins, around))
-    rows = _clear_rows(new_xyz, pairs, cloud, squared_radii)[:centres]
-    if len(rows) < centres:
-        raise ValueError(f"only {len(rows)} of {candidates} centres keep clear; give fewer points or centres")
-    everything = np.concatenate([pairs[rows].reshape(-1, 3), cloud])
-    return new_xyz[rows], everything[draw.stream(f"{name} order").permutation(len(everything))]
-
-
-def _beside_sphere(draw: Draw, name: str, dtype: DType, count: int, radius: float) -> Array:
-    """Integer vectors [count, 2, 3] of any direction, one a little shorter than the radius and one a little longer."""
-    way = draw.stream(f"{name} directions").integers(-(1 << 20), 1 << 20, (count, 2, 3)).astype(np.float64)
-    x, y, z = np.moveaxis(np.square(way), -1, 0)
-    length = radius * (1 + np.array([-1.0, 1.0]) * _SKIN[dtype])
-    vectors: Array = np.rint(way * (length / np.sqrt(x + y + z))[..., None]).astype(np.int64)
-    return vectors
-
-
-def _clear_rows(new_xyz: Array, pairs: Array, cloud: Array, squared_radii: Sequence[float]) -> list[int]:
-    """The centres that may stand together with their pairs: each keeps clear of the cloud and of all pairs kept."""
-    alone = clear_of_spheres(new_xyz[None], cloud[None], squared_radii)[0]
-    # [centre, owner of the pair]
-    clear = clear_of_spheres(np.broadcast_to(new_xyz, (len(pairs), *new_xyz.shape)), pairs, squared_radii).T
-    kept: list[int] = []
-    for row in np.flatnonzero(alone & clear.diagonal()).tolist():
-        if clear[row, kept].all() and clear[kept, row].all():
-            kept.append(row)
-    return kept
-
-
 _DEFAULTS = {"min_radius": 0.0, "max_radius": 2.5, "nsample": 3}
 
 # What all cases of the network draw alike: the second set abstraction searches what the first one kept.
@@ -74,6 +22,14 @@ _OBJECTS = 20171
 # The objects' reach in 1/1024, 13/16: a multiple of the half lattice's unit, whose integers end at 13.
 _REACH = 832
 _FINE, _COARSE = -10, -4
+
+# Full mantissas lie within ±1 in float; in half within ±16, so that no square of a difference is subnormal.
+_EXPONENT = {DType.FLOAT: -24, DType.HALF: -7}
+# How far inside or outside of the sphere a pair of points lies, relative to the radius: farther than rounding carries,
+# nearer than arithmetic of fewer bits can tell.
+_SKIN = {DType.FLOAT: 1e-5, DType.HALF: 2.0**-7}
+# Centres that are drawn for one that stays: many half rows have a distance too near a sphere.
+_CANDIDATES = {DType.FLOAT: 2, DType.HALF: 12}
 
 
 def objects(
@@ -183,14 +139,11 @@ def precise(draw: Draw, params: Params, dtype: DType, *, centres: int, points: i
     return _made(p, new_xyz, xyz)
 
 
-def nonfinite(
-    draw: Draw,
-    params: Params,
-    dtype: DType,
-    *,
-    value: Literal["nan", "inf", "negative_inf"],
-    where: Literal["centre", "point", "both"],
-) -> RecipeOutput:
+_Value = Literal["nan", "inf", "negative_inf"]
+_Where = Literal["centre", "point", "both"]
+
+
+def nonfinite(draw: Draw, params: Params, dtype: DType, *, value: _Value, where: _Where) -> RecipeOutput:
     """A dense cloud in which every third centre, every third point or both have `value` on one axis."""
     made = scattered(draw, params, dtype, centres=9, points=24, batches=2, spread=1)
     number = {"nan": math.nan, "inf": math.inf, "negative_inf": -math.inf}[value]
@@ -200,6 +153,46 @@ def nonfinite(
             axes = draw.stream(f"axes of {name}").integers(0, 3, coordinates[:, ::3].shape[:2])
             np.put_along_axis(coordinates[:, ::3], axes[..., None], number, axis=2)
     return made
+
+
+def clear_cloud(
+    draw: Draw, name: str, dtype: DType, centres: int, points: int, squared_radii: Sequence[float]
+) -> tuple[Array, Array]:
+    """Centres [centres, 3] and points [points + 2·centres, 3], two of each centre beside its outer sphere."""
+    full, exponent = FULL[dtype], _EXPONENT[dtype]
+    candidates = _CANDIDATES[dtype] * centres
+    middle = draw.stream(f"{name} centres").integers(-(full // 2), full // 2 + 1, (candidates, 3))
+    skins = middle[:, None] + _beside_sphere(draw, name, dtype, candidates, squared_radii[1] ** 0.5 / 2.0**exponent)
+    if np.abs(skins).max() > full:
+        raise ValueError("max_radius leaves the range of full mantissas; give a smaller one")
+    around = draw.stream(f"{name} points").integers(-full, full + 1, (points, 3))
+    new_xyz, pairs, cloud = (placed(units, exponent, dtype) for units in (middle, skins, around))
+    rows = _clear_rows(new_xyz, pairs, cloud, squared_radii)[:centres]
+    if len(rows) < centres:
+        raise ValueError(f"only {len(rows)} of {candidates} centres keep clear; give fewer points or centres")
+    everything = np.concatenate([pairs[rows].reshape(-1, 3), cloud])
+    return new_xyz[rows], everything[draw.stream(f"{name} order").permutation(len(everything))]
+
+
+def _beside_sphere(draw: Draw, name: str, dtype: DType, count: int, radius: float) -> Array:
+    """Integer vectors [count, 2, 3] of any direction, one a little shorter than the radius and one a little longer."""
+    way = draw.stream(f"{name} directions").integers(-(1 << 20), 1 << 20, (count, 2, 3)).astype(np.float64)
+    x, y, z = np.moveaxis(np.square(way), -1, 0)
+    length = radius * (1 + np.array([-1.0, 1.0]) * _SKIN[dtype])
+    vectors: Array = np.rint(way * (length / np.sqrt(x + y + z))[..., None]).astype(np.int64)
+    return vectors
+
+
+def _clear_rows(new_xyz: Array, pairs: Array, cloud: Array, squared_radii: Sequence[float]) -> list[int]:
+    """The centres that may stand together with their pairs: each keeps clear of the cloud and of all pairs kept."""
+    alone = clear_of_spheres(new_xyz[None], cloud[None], squared_radii)[0]
+    # [centre, owner of the pair]
+    clear = clear_of_spheres(np.broadcast_to(new_xyz, (len(pairs), *new_xyz.shape)), pairs, squared_radii).T
+    kept: list[int] = []
+    for row in np.flatnonzero(alone & clear.diagonal()).tolist():
+        if clear[row, kept].all() and clear[kept, row].all():
+            kept.append(row)
+    return kept
 
 
 def _complete(params: Params) -> dict[str, Any]:
@@ -249,52 +242,45 @@ def _sites(draw: Draw, dtype: DType, count: int, reach: int) -> Array:
 
 # What fuzzing draws: clouds on lattices or clear of both spheres, for radii that meet many points, few or none.
 
-
-_NONFINITE = ("nan", "inf", "negative_inf")
 # In units of the lattice; min_radius above max_radius is an empty shell, and 0 finds the centre alone.
 _RADII = ((0.0, 2.5), (1.5, 3.5), (0.0, 1.0), (0.0, 0.0), (2.0, 2.0), (3.0, 1.0), (0.0, 100.0), (1.0, 1.5), (0.5, 9.0))
+_NONFINITE = tuple(f"{value} {where}" for value in get_args(_Value) for where in get_args(_Where))
 
 
 def draw(at: Mapping[str, Any]) -> Drawn | None:
     """Spheres of these radii around the centres of one of the recipes."""
-    what, exponent = at["what"], at["exponent"]
-    scale = 1.0 if what == "precise" else 2.0**exponent
-    params = {"min_radius": at["radii"][0] * scale, "max_radius": at["radii"][1] * scale, "nsample": at["nsample"]}
-    clouds = {"batches": at["batches"], "centres": at["centres"], "points": at["points"]}
-    match what:
+    recipe, (low, high), scale = at["what"], at["radii"], 1.0
+    args: dict[str, Any] = {name: at[name] for name in ("batches", "centres", "points")}
+    match recipe:
         case "scattered":
-            args = {**clouds, "spread": at["spread"], "exponent": exponent}
+            args |= {"spread": at["spread"], "exponent": at["exponent"]}
+            scale = 2.0 ** at["exponent"]
         case "offset":
-            args = {**clouds, "spread": at["spread"], "offset": True}
-            params |= {"min_radius": at["radii"][0], "max_radius": at["radii"][1]}
+            recipe = "scattered"
+            args |= {"spread": at["spread"], "offset": True}
         case "planted":
             # All places of the shell are listed.
-            if at["radii"][1] > 9 or at["radii"][1] == 0:
+            if not 0 < high <= 9:
                 return None
-            last = at["points"] - 1
-            places = dict.fromkeys((0, last // 2, last))
-            rows = tuple((place + at["centres"] - 1) % at["centres"] for place in places)
-            args = {"centres": at["centres"], "points": at["points"], "hits": tuple(places), "rows": rows}
-            params |= {"min_radius": 0.0, "max_radius": at["radii"][1]}
+            low, last = 0.0, at["points"] - 1
+            hits = tuple(dict.fromkeys((0, last // 2, last)))
+            rows = tuple((place + at["centres"] - 1) % at["centres"] for place in hits)
+            args = {"centres": at["centres"], "points": at["points"], "hits": hits, "rows": rows}
         case "shells":
             squares = (0, 1, 2, 4, 5, 6, 9)[: at["spread"] + 1]
-            each = max(1, at["points"] // (len(squares) * at["centres"]))
-            args = {"squares": squares, "each": each, "batches": at["batches"], "centres": at["centres"]}
-            args["exponent"] = exponent
+            each = max(1, args.pop("points") // (len(squares) * at["centres"]))
+            args |= {"squares": squares, "each": each, "exponent": at["exponent"]}
+            scale = 2.0 ** at["exponent"]
         case "precise":
             # Of half rows few keep clear of all points.
             if at["centres"] * at["points"] > (512 if at["dtype"] == "half" else 8192):
                 return None
-            args = clouds
-            params |= {"min_radius": at["radii"][0] / 16, "max_radius": at["radii"][1] / 16}
-            if at["dtype"] == "half":
-                params |= {"min_radius": at["radii"][0], "max_radius": at["radii"][1]}
+            scale = 1.0 if at["dtype"] == "half" else 1 / 16
         case _:
-            value, _, where = what.rpartition(" ")
+            recipe, (value, where) = "nonfinite", recipe.split()
             args = {"value": value, "where": where}
-            what = "nonfinite"
-            params |= {"min_radius": at["radii"][0], "max_radius": at["radii"][1]}
-    return Drawn("scattered" if what == "offset" else what, params, args, at["dtype"])
+    params = {"min_radius": low * scale, "max_radius": high * scale, "nsample": at["nsample"]}
+    return Drawn(recipe, params, args, at["dtype"])
 
 
 SPACE = Space(
@@ -307,12 +293,7 @@ SPACE = Space(
         "radii": Choice(_RADII),
         "spread": Choice((1, 2, 3, 6)),
         "exponent": Choice((0, -2, 3)),
-        "what": Choice(
-            (
-                *("scattered", "offset", "planted", "shells", "precise"),
-                *(f"{value} {where}" for value in _NONFINITE for where in ("centre", "point", "both")),
-            )
-        ),
+        "what": Choice(("scattered", "offset", "planted", "shells", "precise", *_NONFINITE)),
     },
     draw=draw,
     elements=lambda at: (
@@ -320,6 +301,5 @@ SPACE = Space(
     ),
     limits=(536895361,),
 )
-
 
 RECIPES = {recipe.__name__: recipe for recipe in (objects, scattered, planted, shells, precise, nonfinite)}

@@ -1,5 +1,6 @@
 """get_indice_pairs: which active input site meets which output site at every kernel offset of a sparse convolution."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -21,118 +22,88 @@ from mluops_gtest.authoring import (
     ParamMessage,
     QueryChecks,
     SizedAxis,
+    Status,
+    TensorArg,
     TensorSpec,
-    Theory,
     UndefinedDataError,
+    axis,
+    c_api,
+    checks,
     exact,
-)
-from mluops_gtest.authoring.c_api import (
-    ASKED_SIZE,
-    HANDLE,
-    PARAMS,
-    WORKSPACE,
-    WORKSPACE_SIZE,
-    CFunction,
-    CParams,
-    CSignature,
-    descriptor,
-    host_array,
-    scalar,
-    tensor,
-)
-from mluops_gtest.authoring.checks import (
-    arch,
-    arrays,
-    descriptors,
-    dim,
-    dims,
-    dtypes,
-    empty,
-    handle,
-    large,
-    params,
-    pointers,
-    ranks,
-    require,
-    strided,
-    workspace,
 )
 from mluops_gtest.authoring.exact_numbers import ExactElement
 from mluops_gtest.authoring.suspects import Suspect
 
 from .._shared.sparse import Geometry, find_pairs
-from .kernel import kernel
 
 _MAX_OFFSETS = 4096
 _MAX_SITES = 1_000_000
 
 
-def _offsets(call: OpCall) -> int:
-    return math.prod(call.param("filter_space"))
-
-
-def _sites(call: OpCall) -> int:
-    return call.tensor("indices").dims[0]
+def _cells(call: OpCall, space: str) -> Any:
+    # An exact integer; the released code overflows int32.
+    return call.param("batch") * math.prod(call.param(space))
 
 
 def _for_sub_m(name: str, holds: Callable[[OpCall], bool], message: str) -> Check:
-    return require(f"sub_m_{name}", lambda call: not call.param("sub_m") or holds(call), message, "§1.2")
+    return checks.require(f"sub_m_{name}", lambda call: not call.param("sub_m") or holds(call), message, "§1.2")
 
 
 # The C order; case files list out_indices first.
 _TENSORS = ("indices", "indice_pairs", "out_indices", "indice_num")
-_EMPTY = tuple(f"{tensor}_empty" for tensor in _TENSORS)
 
 CHECKS = (
-    handle("released"),
-    descriptors("sparse_conv_desc", *_TENSORS, doc="released"),
-    arrays(doc="released"),
+    checks.handle("released"),
+    checks.descriptors("sparse_conv_desc", *_TENSORS, doc="released"),
+    SIZE_NULL,
+    # A query that looks for empty tensors first, as the released one does, keeps to the document, too: what it owes to
+    # a call that is wrong otherwise is said nowhere.
+    checks.empty(*_TENSORS, doc="§1.1", asked_by="query"),
+    checks.arrays(doc="released"),
     # The setter of the descriptor refuses these, so they answer before the device is looked at.
-    params("dimnb", doc="§1.4 (1)", name="{}_value"),
-    params("batch", doc="released", name="{}_value"),
-    params("transpose", "inverse", doc="§1.4 (2)", name="{}_value"),
-    params(
-        *("pad", "stride", "dilation", "input_space", "filter_space", "output_space"), doc="released", name="{}_value"
-    ),
-    arch("released"),
-    ranks(*_TENSORS, doc="§1.4"),
-    dims("indices.1", "out_indices.1", "indice_pairs.1", "indice_pairs.2", doc="§1.4"),
-    dims("indice_num.0 = indice_pairs.0", doc="§1.4 (5)"),
-    # The products below are exact integers; the released code overflows int32.
-    require(
+    checks.params("dimnb", doc="§1.4 (1)", name="{}_value"),
+    checks.params("batch", doc="released", name="{}_value"),
+    checks.params("transpose", "inverse", doc="§1.4 (2)", name="{}_value"),
+    checks.params("pad", "stride", "dilation", doc="released", name="{}_value"),
+    checks.params("input_space", "filter_space", "output_space", doc="released", name="{}_value"),
+    checks.arch("released"),
+    checks.ranks(*_TENSORS, doc="§1.4"),
+    checks.dims("indices.1", "out_indices.1", "indice_pairs.1", "indice_pairs.2", doc="§1.4"),
+    checks.dims("indice_num.0", doc="§1.4 (5)"),
+    checks.require(
         "indices_dim0",
-        lambda call: _sites(call) <= call.param("batch") * math.prod(call.param("input_space")),
+        lambda call: call.tensor("indices").dims[0] <= _cells(call, "input_space"),
         "there cannot be more sites than cells of the input space",
         "released",
     ),
-    require(
+    checks.require(
         "dilated_stride",
-        lambda call: all(
-            stride == 1 or dilation == 1
-            for stride, dilation in zip(call.param("stride"), call.param("dilation"), strict=True)
-        ),
+        lambda call: all(1 in pair for pair in zip(call.param("stride"), call.param("dilation"), strict=True)),
         "an axis cannot have both a stride and a dilation",
         "released",
     ),
-    dim("indice_pairs", 0, _offsets, "indice_pairs must have one row per kernel offset", "§1.4"),
-    require(
+    checks.dims("indice_pairs.0", doc="§1.4"),
+    checks.require(
         "offsets_limit",
-        lambda call: _offsets(call) <= _MAX_OFFSETS,
+        lambda call: math.prod(call.param("filter_space")) <= _MAX_OFFSETS,
         f"the kernel must have at most {_MAX_OFFSETS} offsets",
         "released",
     ),
-    require(
+    checks.require(
         "out_indices_dim0",
-        lambda call: call.tensor("out_indices").dims[0] <= call.param("batch") * math.prod(call.param("output_space")),
+        lambda call: call.tensor("out_indices").dims[0] <= _cells(call, "output_space"),
         "out_indices cannot have more rows than the output space has cells",
         "released",
     ),
-    strided(*_TENSORS, doc="§1.4"),
-    require(
-        "sites_limit", lambda call: _sites(call) <= _MAX_SITES, f"there must be at most {_MAX_SITES} sites", "released"
+    checks.strided(*_TENSORS, doc="§1.4"),
+    checks.require(
+        "sites_limit",
+        lambda call: call.tensor("indices").dims[0] <= _MAX_SITES,
+        f"there must be at most {_MAX_SITES} sites",
+        "released",
     ),
-    large(*_TENSORS, doc="released"),
-    dtypes(*_TENSORS, doc="§1.4 (3)"),
+    checks.large(*_TENSORS, doc="released"),
+    checks.dtypes(*_TENSORS, doc="§1.4 (3)"),
     _for_sub_m(
         "space",
         lambda call: call.param("input_space") == call.param("output_space"),
@@ -141,127 +112,56 @@ CHECKS = (
     _for_sub_m("stride", lambda call: call.param("stride") == (1, 1, 1), "sub_m needs stride 1"),
     _for_sub_m("dilation", lambda call: call.param("dilation") == (1, 1, 1), "sub_m needs dilation 1"),
     # §1.1: a call without elements returns at once, with num_act_out 0.
-    empty(*_TENSORS, doc="§1.1"),
-    pointers(*_TENSORS, doc="released"),
-    workspace("released"),
+    checks.empty(*_TENSORS, doc="§1.1", asked_by="call"),
+    checks.pointers(*_TENSORS, doc="released"),
+    checks.workspace("released"),
 )
-
-# The operator's own checks up to the early return. A query that looks for empty tensors first, as the released one
-# does, keeps to the document, too: what it owes to a call that is wrong otherwise is said nowhere.
-_NULLS = ("handle_null", "sparse_conv_desc_null", *(f"{tensor}_desc_null" for tensor in _TENSORS))
-QUERIES = {
-    "mluOpGetIndicePairsWorkspaceSize": QueryChecks((*_NULLS, SIZE_NULL, *_EMPTY, "… indices_empty"), silent=_EMPTY)
-}
-
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY = {"indices_empty": "without sites indice_pairs is empty as well"}
-
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "arch": ("offsets_limit", "sites_limit"),
-    "indices_dim0": ("indice_pairs_large", "indices_empty"),
-    "indice_pairs_dim0": ("indice_pairs_large", "indices_empty"),
-    "offsets_limit": ("indices_empty",),
-    "out_indices_dim0": ("out_indices_empty",),
-    "indices_strided": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "indices_empty"),
-    "indice_pairs_strided": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "indices_empty"),
-    "out_indices_strided": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "out_indices_empty"),
-    "indice_num_strided": ("sub_m_space", "sub_m_stride", "sub_m_dilation"),
-    "sites_limit": ("indices_empty",),
-    "indice_pairs_large": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "indices_empty"),
-    "out_indices_large": ("sub_m_space", "sub_m_stride", "sub_m_dilation", "out_indices_empty"),
-}
-
-
-# What the document takes for granted about the sites: no kernel can be held to a case that breaks it.
 
 
 def precondition(call: OpCall) -> str | None:
-    """Every site lies in the batch and in the input space, none is there twice (§1.2), and sub_m's copies have room."""
-    sites = call.array("indices")
-    for axis, limit in enumerate((call.param("batch"), *call.param("input_space"))):
-        if sites[:, axis].min() < 0 or sites[:, axis].max() >= limit:
-            return f"indices[:, {axis}] leaves 0 … {limit - 1}"
-    rows = call.tensor("out_indices").dims[0]
-    # By default only the search can tell how many outputs there are.
-    if call.param("sub_m") == 1 and rows < len(sites):
-        return f"out_indices has {rows} rows for the {len(sites)} sites of sub_m"
-    return _repeated(sites)
-
-
-def _repeated(sites: Array) -> str | None:
-    """The first site that stands in two rows, in words."""
-    # Two columns as one number: two keys sort faster than four, and no product of axis lengths can overflow.
-    keys = np.ascontiguousarray(sites).view("<u8")
-    order = np.lexsort((keys[:, 0], keys[:, 1]))
-    same = np.flatnonzero((keys[order[1:]] == keys[order[:-1]]).all(axis=1))
-    if not same.size:
-        return None
-    first, second = order[same[0]], order[same[0] + 1]
-    return f"rows {first} and {second} of indices are the same site {sites[first].tolist()}"
-
-
-# What cases are declared for in size, and the sites as a kernel sees them that loses one index of it.
+    """sub_m's copies have room; of the default mode only the search can tell how many outputs there are."""
+    rows, sites = call.tensor("out_indices").dims[0], call.tensor("indices").dims[0]
+    if call.param("sub_m") == 1 and rows < sites:
+        return f"out_indices has {rows} rows for the {sites} sites of sub_m"
+    return None
 
 
 # So far outside that no window reaches it: the site is in no pair, and makes no output.
 _NOWHERE = -(2**30)
 
 
-def _site_lost(call: OpCall, index: int) -> Mapping[str, Array]:
-    sites = call.array("indices").copy()
-    sites[index, 1:] = _NOWHERE
-    return {"indices": sites}
+def _lost(is_lost: Callable[[Array, int], Any]) -> Callable[[OpCall, int], Mapping[str, Array]]:
+    """The sites as a kernel sees them that loses those of an index."""
 
-
-def _coordinate_lost(column: int) -> Callable[[OpCall, int], Mapping[str, Array]]:
     def without(call: OpCall, index: int) -> Mapping[str, Array]:
         sites = call.array("indices").copy()
-        sites[sites[:, column] == index, 1:] = _NOWHERE
+        sites[is_lost(sites, index), 1:] = _NOWHERE
         return {"indices": sites}
 
     return without
 
 
 def _along(column: int) -> SizedAxis:
-    """The cells along one axis of the input space: d, h, w are columns 1, 2, 3 of a site."""
+    """The samples, or the cells along an axis of the input space: d, h, w are columns 1, 2, 3 of a site."""
     return SizedAxis(
-        "indices", count=lambda call: int(call.param("input_space")[column - 1]), without=_coordinate_lost(column)
+        "indices",
+        count=lambda call: int((call.param("batch"), *call.param("input_space"))[column]),
+        without=_lost(lambda sites, index: sites[:, column] == index),
     )
-
-
-SIZES: Mapping[str, SizedAxis] = {
-    "sites": SizedAxis("indices", without=_site_lost),
-    "outputs": SizedAxis("out_indices"),
-    "offsets": SizedAxis("indice_num"),
-    "batches": SizedAxis("indices", count=lambda call: int(call.param("batch")), without=_coordinate_lost(0)),
-    "depth": _along(1),
-    "height": _along(2),
-    "width": _along(3),
-}
 
 
 # The right answer, by the pair search that recipes of other operators use, too.
 
 
-def geometry_of(call: OpCall) -> Geometry:
+def geometry_of(params: Mapping[str, Any] | None) -> Geometry:
     """The convolution that the parameters of a valid call describe."""
-    return Geometry(
-        batch=call.param("batch"),
-        input_space=call.param("input_space"),
-        kernel=call.param("filter_space"),
-        stride=call.param("stride"),
-        pad=call.param("pad"),
-        dilation=call.param("dilation"),
-        output_space=call.param("output_space"),
-        sub_m=bool(call.param("sub_m")),
-    )
+    names = ("batch", "input_space", "filter_space", "stride", "pad", "dilation", "output_space", "sub_m")
+    return Geometry(*((params or {})[name] for name in names))
 
 
 def reference(call: OpCall) -> Baseline:
     """Pairs, output sites and their number; −1 in the rows of out_indices that nobody owns."""
-    pairs = find_pairs(call.array("indices"), geometry_of(call))
+    pairs = find_pairs(call.array("indices"), geometry_of(call.params))
     found = pairs.out_indices
     outputs = {
         "out_indices": _with_spare_rows(found, call),
@@ -276,17 +176,7 @@ def _with_spare_rows(found: Array, call: OpCall) -> Array:
     rows = len(found) if given is None else given.dims[0]
     if rows < len(found):
         raise UndefinedDataError(f"out_indices has {rows} rows for {len(found)} output sites")
-    if rows == len(found):
-        return found
-    padded = np.full((rows, 4), -1, "<i4")
-    padded[: len(found)] = found
-    return padded
-
-
-def theory(call: OpCall) -> Theory:
-    """Every tensor is touched once; finding indices is no arithmetic worth counting."""
-    tensors = ("indices", "out_indices", "indice_pairs", "indice_num")
-    return Theory(io_bytes=sum(call.tensor(name).desc.nbytes for name in tensors), ops=0)
+    return np.concatenate([found, np.full((rows - len(found), 4), -1, "<i4")])
 
 
 # Mistakes that kernels make about which sites meet, and about the order of what they find.
@@ -296,15 +186,12 @@ def _of_geometry(misread: Callable[[Geometry], Geometry]) -> Suspect:
     """All that fits into the buffers of what another convolution would find."""
 
     def outputs(call: OpCall) -> Mapping[str, Array]:
-        found = find_pairs(call.array("indices"), misread(geometry_of(call)))
-        sites = {"out_indices": found.out_indices} if len(found.out_indices) == _rows(call) else {}
+        found = find_pairs(call.array("indices"), misread(geometry_of(call.params)))
+        fits = len(found.out_indices) == call.tensor("out_indices").dims[0]
+        sites = {"out_indices": found.out_indices} if fits else {}
         return {"indice_pairs": found.indice_pairs, "indice_num": found.indice_num, **sites}
 
     return outputs
-
-
-def _rows(call: OpCall) -> int:
-    return call.tensor("out_indices").dims[0]
 
 
 def _centred(geometry: Geometry) -> Geometry:
@@ -315,17 +202,14 @@ def _centred(geometry: Geometry) -> Geometry:
 def _in_order_met(call: OpCall) -> Mapping[str, Array]:
     outputs = dict(reference(call).outputs)
     pairs = outputs["indice_pairs"]
-    if call.param("sub_m") or (pairs < 0).all():
+    if call.param("sub_m"):
         return outputs
     targets = pairs[:, 1]
-    distinct, first = np.unique(targets[targets >= 0], return_index=True)
-    order = distinct[np.argsort(first)]
-    places = np.empty(len(order), "<i4")
-    places[order] = np.arange(len(order))
-    sites = outputs["out_indices"].copy()
+    # Every output is met, so these are all of them.
+    order = np.argsort(np.unique(targets[targets >= 0], return_index=True)[1])
+    sites, renamed = outputs["out_indices"].copy(), pairs.copy()
     sites[: len(order)] = sites[order]
-    renamed = pairs.copy()
-    renamed[:, 1] = np.where(targets >= 0, places[targets], -1)
+    renamed[:, 1] = np.append(np.argsort(order), -1)[targets]
     return {**outputs, "out_indices": sites, "indice_pairs": renamed}
 
 
@@ -355,7 +239,6 @@ SUSPECTS = {
 
 # One element of each output: an input site meets an output site where §3.2's formula has an integer solution.
 
-
 Site = tuple[int, ...]
 
 
@@ -364,36 +247,30 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     sites: list[Site] = [tuple(row) for row in call.array("indices").tolist()]
     names = ("filter_space", "stride", "pad", "dilation", "output_space")
     kernel, stride, pad, dilation, space = (call.param(name) for name in names)
-    sub_m = bool(call.param("sub_m"))
+    sub_m, active = bool(call.param("sub_m")), frozenset(sites)
+    # k = (kd·KH + kh)·KW + kw.
+    offsets = list(itertools.product(*map(range, kernel)))
 
     def met(site: Site, offset: Site) -> Site | None:
         """The output site that an input site meets at that place of the kernel."""
         found = [site[0]]
-        for axis in range(3):
-            place, rest = divmod(site[1 + axis] + pad[axis] - offset[axis] * dilation[axis], stride[axis])
-            if rest or not 0 <= place < space[axis]:
+        axes = zip(site[1:], pad, offset, dilation, stride, space, strict=True)
+        for coordinate, before, step, dilated, strided, length in axes:
+            place, rest = divmod(coordinate + before - step * dilated, strided)
+            if rest or not 0 <= place < length:
                 return None
             found.append(place)
         return tuple(found)
 
     @cache
     def meetings(k: int) -> list[tuple[int, Site]]:
-        """Input rows, ascending, with the output sites they meet at offset k = (kd·KH + kh)·KW + kw."""
-        rest, kw = divmod(k, kernel[2])
-        kd, kh = divmod(rest, kernel[1])
-        found = ((row, met(site, (kd, kh, kw))) for row, site in enumerate(sites))
-        return [(row, out) for row, out in found if out is not None and (not sub_m or out in active())]
-
-    @cache
-    def active() -> frozenset[Site]:
-        return frozenset(sites)
+        """Input rows, ascending, with the output sites they meet at offset k."""
+        found = ((row, met(site, offsets[k])) for row, site in enumerate(sites))
+        return [(row, out) for row, out in found if out is not None and (not sub_m or out in active)]
 
     @cache
     def outputs() -> list[Site]:
-        if sub_m:
-            return sites
-        volume = kernel[0] * kernel[1] * kernel[2]
-        return sorted({out for k in range(volume) for _, out in meetings(k)})
+        return sites if sub_m else sorted({out for k in range(len(offsets)) for _, out in meetings(k)})
 
     @cache
     def rows() -> dict[Site, int]:
@@ -414,8 +291,146 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     }
 
 
-# With torch: inputs propose outputs, axis after axis; a sort of the keys gives every proposal its row.
+# The kernel that the numpy backend runs: outputs first, then every output looks its inputs up.
 
+
+def kernel(call: OpCall) -> Status:
+    """Check the call, then write all pairs and the sites that the convolution puts out."""
+    status = _answer_of_checks(call)
+    if status is None:
+        _compute(call)
+    elif status is Status.SUCCESS:
+        call.scalars["num_act_out"] = 0
+    return status or Status.SUCCESS
+
+
+def _compute(call: OpCall) -> None:
+    # Coordinates are kept as four long rows n, d, h, w.
+    inputs = np.ascontiguousarray(call.array("indices").T, np.int64)
+    outputs = inputs if call.param("sub_m") else _output_sites(call, inputs)
+    found = outputs.shape[1]
+    call.array("out_indices")[:found] = outputs.T
+    pairs, num = call.array("indice_pairs"), call.array("indice_num")
+    pairs[...] = -1
+    rows_of = _rows_in(inputs, call.param("input_space"))
+    for k, offset in enumerate(_dilated_offsets(call)):
+        # The rule read backwards: the input under this offset of an output's window is the only candidate.
+        source = outputs[1:] * _column(call.param("stride")) - _column(call.param("pad")) + offset
+        in_rows = rows_of(outputs[0], source)
+        out_rows = np.flatnonzero(in_rows >= 0)
+        out_rows = out_rows[np.argsort(in_rows[out_rows])]
+        num[k] = len(out_rows)
+        pairs[k, 0, : len(out_rows)] = in_rows[out_rows]
+        pairs[k, 1, : len(out_rows)] = out_rows
+    call.scalars["num_act_out"] = found
+
+
+def _column(values: tuple[int, ...]) -> Array:
+    return np.array(values, np.int64)[:, None]
+
+
+def _dilated_offsets(call: OpCall) -> list[Array]:
+    """The dilated kernel offsets, a column each, in the order of (kd·KH + kh)·KW + kw."""
+    offsets, dilation = itertools.product(*map(range, call.param("filter_space"))), _column(call.param("dilation"))
+    return [_column(offset) * dilation for offset in offsets]
+
+
+def _output_sites(call: OpCall, inputs: Array) -> Array:
+    """Every distinct output site, ascending by its linear index."""
+    space, stride = call.param("output_space"), _column(call.param("stride"))
+    padded = inputs[1:] + _column(call.param("pad"))
+    found = []
+    for offset in _dilated_offsets(call):
+        # §3.2: only whole strides are outputs; the division alone would round the others to a neighbour.
+        site, rest = np.divmod(padded - offset, stride)
+        whole = np.all((rest == 0) & (site >= 0) & (site < _column(space)), axis=0)
+        found.append(_linear(inputs[0, whole], site[:, whole], space))
+    keys = np.unique(np.concatenate(found))
+    return np.stack(np.unravel_index(keys, (call.param("batch"), *space)))
+
+
+def _linear(batch: Array, site: Array, space: tuple[int, ...]) -> Array:
+    """((n·D + d)·H + h)·W + w in 64 bits: a space may pass 2^31 cells."""
+    key: Array = batch
+    for length, coordinate in zip(space, site, strict=True):
+        key = key * length + coordinate
+    return key
+
+
+def _rows_in(inputs: Array, space: tuple[int, ...]) -> Callable[[Array, Array], Array]:
+    """Finds the row of `indices` of each site, −1 where it is outside or not active."""
+    unsorted = _linear(inputs[0], inputs[1:], space)
+    order = np.argsort(unsorted)
+    keys = unsorted[order]
+
+    def rows(batch: Array, site: Array) -> Array:
+        wanted = _linear(batch, site, space)
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        is_active = np.all((site >= 0) & (site < _column(space)), axis=0) & (keys[place] == wanted)
+        return np.where(is_active, order[place], -1)
+
+    return rows
+
+
+def _answer_of_checks(call: OpCall) -> Status | None:
+    """The status of a call that computes nothing; None for one that does."""
+    indices, pairs = call.inputs["indices"], call.outputs["indice_pairs"]
+    out, num = call.outputs["out_indices"], call.outputs["indice_num"]
+    if call.handle is None or indices is None or pairs is None or out is None or num is None:
+        return Status.BAD_PARAM
+    if not _describes_a_convolution(call):
+        return Status.BAD_PARAM
+    if call.handle.arch < 370:
+        return Status.ARCH_MISMATCH
+    tensors = (indices, pairs, out, num)
+    if not _shapes_agree(call, *tensors):
+        return Status.BAD_PARAM
+    if any(arg.desc.is_strided for arg in tensors):
+        return Status.NOT_SUPPORTED
+    if indices.dims[0] > 1_000_000:
+        return Status.BAD_PARAM
+    if any(arg.desc.is_large for arg in tensors):
+        return Status.NOT_SUPPORTED
+    if any(arg.dtype is not DType.INT32 for arg in tensors) or not _sub_m_agrees(call):
+        return Status.BAD_PARAM
+    if any(arg.desc.is_empty for arg in tensors):
+        return Status.SUCCESS
+    has_memory = call.workspace is not None or call.workspace_size == 0
+    return None if has_memory and not any(arg.null for arg in tensors) else Status.BAD_PARAM
+
+
+def _describes_a_convolution(call: OpCall) -> bool:
+    """What the setter of the sparse-convolution descriptor refuses otherwise."""
+    if call.params is None:
+        return False
+    for name in ("pad", "stride", "dilation", "input_space", "filter_space", "output_space"):
+        values = call.param(name)
+        if values is None or len(values) != 3 or min(values) < (0 if name == "pad" else 1):
+            return False
+    return [call.param(name) for name in ("dimnb", "transpose", "inverse")] == [5, 0, 0] and call.param("batch") > 0
+
+
+def _shapes_agree(call: OpCall, indices: TensorArg, pairs: TensorArg, out: TensorArg, num: TensorArg) -> bool:
+    if (len(indices.dims), len(pairs.dims), len(out.dims), len(num.dims)) != (2, 3, 2, 1):
+        return False
+    sites, offsets, batch = indices.dims[0], math.prod(call.param("filter_space")), call.param("batch")
+    return (
+        indices.dims[1] == out.dims[1] == 4
+        and pairs.dims == (offsets, 2, sites)
+        and num.dims == (offsets,)
+        and offsets <= 4096
+        and sites <= batch * math.prod(call.param("input_space"))
+        and out.dims[0] <= batch * math.prod(call.param("output_space"))
+        and not any(s > 1 and d > 1 for s, d in zip(call.param("stride"), call.param("dilation"), strict=True))
+    )
+
+
+def _sub_m_agrees(call: OpCall) -> bool:
+    has_unit_steps = set(call.param("stride")) == set(call.param("dilation")) == {1}
+    return not call.param("sub_m") or (has_unit_steps and call.param("input_space") == call.param("output_space"))
+
+
+# With torch: inputs propose outputs, axis after axis; a sort of the keys gives every proposal its row.
 
 # Of one kernel offset: the rows of `indices` that propose an output, ascending, and what they propose.
 Proposal = tuple[Any, Any]
@@ -434,7 +449,10 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
         proposals = _proposals(call, sites, axes=3)
         # §3.2: the distinct keys, ascending, are all the output sites; the inverse is the row of each proposal.
         keys, rows = torch.unique(torch.cat([key for _, key in proposals]), return_inverse=True)
-        found = _coordinates(keys, call.param("output_space"))
+        # How many cells lie behind each other on n, d, h and w.
+        cells = [math.prod(call.param("output_space")[number:]) for number in range(4)]
+        lengths = (call.param("batch"), *call.param("output_space"))
+        found = torch.stack([keys // cell % n for cell, n in zip(cells, lengths, strict=True)], dim=1)
         counts = [len(key) for _, key in proposals]
         pairs = ((k, proposals[k][0], own) for k, own in enumerate(rows.split(counts)))
     outputs["out_indices"][: len(found)] = found
@@ -451,13 +469,12 @@ def _proposals(call: OpCall, sites: Any, axes: int) -> list[Proposal]:
     import torch
 
     proposals = [(torch.arange(sites.shape[1], device=sites.device), sites[0])]
-    for axis in range(axes):
-        pad, stride, dilation, length, space = (
-            call.param(name)[axis] for name in ("pad", "stride", "dilation", "filter_space", "output_space")
-        )
+    names = ("pad", "stride", "dilation", "filter_space", "output_space")
+    parts = zip(sites[1 : 1 + axes], *map(call.param, names), strict=False)
+    for coordinates, pad, stride, dilation, length, space in parts:
         narrowed = []
         for rows, keys in proposals:
-            padded = sites[axis + 1][rows] + pad
+            padded = coordinates[rows] + pad
             for k in range(length):
                 reached = padded - k * dilation
                 site = torch.div(reached, stride, rounding_mode="floor") if stride > 1 else reached
@@ -491,55 +508,21 @@ def _submanifold(call: OpCall, sites: Any) -> Iterator[tuple[int, Any, Any]]:
             wanted += 1
 
 
-def _coordinates(keys: Any, space: tuple[int, int, int]) -> Any:
-    """[number of keys, 4]: n, d, h, w of linear keys."""
-    import torch
-
-    columns = []
-    for length in reversed(space):
-        columns.append(keys % length)
-        keys = keys // length
-    return torch.stack([keys, *reversed(columns)], dim=1)
-
-
-# The C functions: §2.2 of the document; the parameters travel in the sparse-convolution descriptor.
-
-
-_SPARSE_CONVOLUTION = CParams(
+# §2.2: the parameters travel in the sparse-convolution descriptor.
+_SPARSE_CONVOLUTION = c_api.CParams(
     type="mluOpSparseConvolutionDescriptor_t",
     create="mluOpCreateSparseConvolutionDescriptor",
     destroy="mluOpDestroySparseConvolutionDescriptor",
     set="mluOpSetSparseConvolutionDescriptor",
     arguments=(
-        *scalar("dimnb", "batch"),
-        *host_array("pad", "stride", "dilation", "input_space", "filter_space", "output_space"),
-        *scalar("sub_m", "transpose", "inverse"),
+        *c_api.scalar("dimnb", "batch"),
+        *c_api.host_array("pad", "stride", "dilation", "input_space", "filter_space", "output_space"),
+        *c_api.scalar("sub_m", "transpose", "inverse"),
     ),
     getters={"num_act_out": "mluOpGetSparseConvolutionNumActOut"},
 )
-
-C_API = (
-    CSignature(
-        # The C order of the outputs; case files list out_indices first.
-        CFunction(
-            "mluOpGetIndicePairs",
-            (
-                HANDLE,
-                PARAMS,
-                *tensor("indices"),
-                WORKSPACE,
-                WORKSPACE_SIZE,
-                *tensor("indice_pairs", "out_indices", "indice_num"),
-            ),
-        ),
-        query=CFunction(
-            "mluOpGetIndicePairsWorkspaceSize",
-            (HANDLE, PARAMS, *descriptor("indices", "indice_pairs", "out_indices", "indice_num"), ASKED_SIZE),
-        ),
-        params=_SPARSE_CONVOLUTION,
-    ),
-)
-
+_MEMORY = (c_api.WORKSPACE, c_api.WORKSPACE_SIZE)
+_QUERY = "mluOpGetIndicePairsWorkspaceSize"
 
 # §1.5.1: indices are exact, so diff3 = 0.
 _INDICES = {DType.INT32: exact()}
@@ -549,7 +532,16 @@ OPERATOR = Operator(
     released_name="get_indice_pairs",
     op_type=("GET_INDICE_PAIRS", 702),
     summary="Finds, per kernel offset, which active input site meets which output site of a 3-D sparse convolution.",
-    inputs=(TensorSpec("indices", "[L, 4]: n, d, h, w", (DType.INT32,)),),
+    inputs=(
+        # §1.2: every site lies in the batch and in the input space, and none is there twice.
+        TensorSpec(
+            "indices",
+            "[L, 4]: n, d, h, w",
+            (DType.INT32,),
+            names={0: "batch", 1: "input_space.0", 2: "input_space.1", 3: "input_space.2"},
+            distinct=True,
+        ),
+    ),
     outputs=(
         OutputSpec("out_indices", "[≥ num_act_out, 4]: n, d, h, w", _INDICES, rows_owned="num_act_out"),
         OutputSpec("indice_pairs", "[K, 2, L]: input row, output row", _INDICES),
@@ -576,6 +568,10 @@ OPERATOR = Operator(
         ),
         descriptor="sparse_conv_desc",
     ),
+    axes={
+        "sites": axis("L", of="indices", lost=_lost(lambda _, index: index)),
+        "offsets": axis("K", of="indice_pairs", equals="filter_space"),
+    },
     checks=CHECKS,
     subsumed={
         "indices_large": "sites_limit keeps indices at 4 million elements",
@@ -583,16 +579,22 @@ OPERATOR = Operator(
         "indice_pairs_empty": "its axes are K ≥ 1, 2 and the number of sites",
         "indice_num_empty": "its length is K, a product of values of at least 1",
     },
-    queries=QUERIES,
-    not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
+    queries={_QUERY: QueryChecks(silent=tuple(f"{tensor}_empty" for tensor in _TENSORS))},
     reference=reference,
     precondition=precondition,
     kernel=kernel,
     suspects=SUSPECTS,
-    theory=theory,
-    sizes=SIZES,
-    c_api=C_API,
+    sizes={
+        "outputs": SizedAxis("out_indices"),
+        **{name: _along(column) for column, name in enumerate(("batches", "depth", "height", "width"))},
+    },
+    c_api=c_api.c_function(
+        "mluOpGetIndicePairs",
+        query=_QUERY,
+        params=_SPARSE_CONVOLUTION,
+        arguments=(c_api.HANDLE, c_api.PARAMS, *c_api.tensor("indices"), *_MEMORY, *c_api.tensor(*_TENSORS[1:])),
+        query_arguments=(c_api.HANDLE, c_api.PARAMS, *c_api.descriptor(*_TENSORS), c_api.ASKED_SIZE),
+    ),
     exact=elements,
     torch_kernel=torch_kernel,
 )

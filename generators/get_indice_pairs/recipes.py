@@ -3,21 +3,24 @@
 import itertools
 import math
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, OpCall, RecipeOutput
 from mluops_gtest.authoring.reductions import Reduction, changed, without_rows
-from mluops_gtest.authoring.space import Choice, Drawn, InStep, Sizes, Space
+from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
 from .._shared.clouds import nearest_sites, network_layer, random_sites, small_layer
 from .._shared.sparse import Geometry, derive_output_space, find_pairs, refuse_lonely
+from . import geometry_of
 
 Params = Mapping[str, Any]
 
 _ONES = (1, 1, 1)
+# What an output space is derived from.
+_FIT = ("input_space", "filter_space", "stride", "pad", "dilation")
 
 
 def cloud(draw: Draw, params: Params, dtype: DType, *, layer: str, keep: int = 0) -> RecipeOutput:
@@ -35,7 +38,7 @@ def scattered(draw: Draw, params: Params, dtype: DType, *, sites: int, ascending
     full = complete(params)
     indices = random_sites(draw.stream("indices"), full["batch"], full["input_space"], sites)
     if full["sub_m"] and sites > 1:
-        refuse_lonely(find_pairs(indices, _geometry_of(full)).indice_num.tolist())
+        refuse_lonely(find_pairs(indices, geometry_of(full)).indice_num.tolist())
     return RecipeOutput({"indices": _ascending(indices) if ascending else indices}, full)
 
 
@@ -93,31 +96,15 @@ def complete(params: Params) -> dict[str, Any]:
 
 
 def _derived(full: Params) -> tuple[int, int, int]:
-    names = ("input_space", "filter_space", "stride", "pad", "dilation")
-    space = derive_output_space(*(full[name] for name in names))
+    space = derive_output_space(*(full[name] for name in _FIT))
     if min(space) < 1:
         raise ValueError(f"the kernel does not fit: the output space would be {space}; give output_space or more pad")
     return space
 
 
-def _geometry_of(full: Params) -> Geometry:
-    names = ("batch", "input_space", "filter_space", "stride", "pad", "dilation", "output_space", "sub_m")
-    return Geometry(*(full[name] for name in names))
-
-
 def _params_of(geometry: Geometry) -> dict[str, Any]:
-    return complete(
-        {
-            "batch": geometry.batch,
-            "pad": geometry.pad,
-            "stride": geometry.stride,
-            "dilation": geometry.dilation,
-            "input_space": geometry.input_space,
-            "filter_space": geometry.kernel,
-            "output_space": geometry.output_space,
-            "sub_m": int(geometry.sub_m),
-        }
-    )
+    own = asdict(geometry)
+    return complete({"filter_space": own.pop("kernel"), **own, "sub_m": int(geometry.sub_m)})
 
 
 def _shuffled(indices: Array, draw: Draw) -> Array:
@@ -130,7 +117,6 @@ def _ascending(indices: Array) -> Array:
 
 # What fuzzing draws: sites anywhere in small and long spaces, kernels with every stride, pad and dilation.
 
-
 _KERNELS = ((3, 3, 3), (1, 1, 1), (2, 2, 2), (1, 1, 3), (3, 1, 1), (1, 2, 3), (5, 1, 1), (4, 3, 2))
 _STEPS = ((1, 1, 1), (2, 2, 2), (1, 2, 1), (3, 1, 2))
 _PADS = ((0, 0, 0), (1, 1, 1), (0, 1, 2), (2, 2, 2))
@@ -138,8 +124,6 @@ _AXES = ("depth", "height", "width")
 # Of coordinates that neither a byte nor 16 bits hold.
 _LONG = 256
 _MAX_CELLS = 1 << 17
-# Entries of the parameters are 32 bits wide.
-_MOST = 2**31 - 1
 
 
 def draw(at: Mapping[str, Any]) -> Drawn | None:
@@ -202,15 +186,10 @@ SPACE = Space(
     draw=draw,
     elements=elements,
     limits=(4097, 1_000_001),
-    in_step={"K": lambda _call, size: InStep(params={"filter_space": (min(size, _MOST), 1, 1)})},
 )
 
 
 # How a call becomes smaller: fewer sites and batches, smaller spaces and kernels, plain strides.
-
-
-_SPACE_AXES = {"d": 0, "h": 1, "w": 2}
-_OUTPUTS = ("out_indices", "indice_pairs", "indice_num")
 
 
 def _reduced(call: OpCall, sites: Array, *, spare_lost: int = 0, **params: Any) -> RecipeOutput | None:
@@ -218,97 +197,64 @@ def _reduced(call: OpCall, sites: Array, *, spare_lost: int = 0, **params: Any) 
 
     None where no batch or no length is left.
     """
-    spare = _spare_rows(call) - spare_lost
     full = {**(call.params or {}), **params}
     if full["batch"] < 1 or any(min(full[name]) < 1 for name in ("input_space", "filter_space", "stride", "dilation")):
         return None
-    derived = (full[name] for name in ("input_space", "filter_space", "stride", "pad", "dilation"))
-    full["output_space"] = full["input_space"] if full["sub_m"] else derive_output_space(*derived)
+    full["output_space"] = full["input_space"] if full["sub_m"] else derive_output_space(*(full[name] for name in _FIT))
     if min(full["output_space"]) < 1:
         return None
-    rows = {"out_indices": (_outputs(sites, full) + spare, 4)} if spare else {}
-    return changed(call, {"indices": sites}, full, rows, derived=_OUTPUTS)
+    spare = _spare_rows(call) - spare_lost
+    rows = {"out_indices": (_count_outputs(sites, full) + spare, 4)} if spare else {}
+    return changed(call, {"indices": sites}, full, rows, derived=("out_indices", "indice_pairs", "indice_num"))
 
 
-def _outputs(sites: Array, params: Mapping[str, Any]) -> int:
-    geometry = Geometry(
-        params["batch"],
-        params["input_space"],
-        params["filter_space"],
-        params["stride"],
-        params["pad"],
-        params["dilation"],
-        params["output_space"],
-        sub_m=bool(params["sub_m"]),
-    )
-    return len(find_pairs(sites, geometry).out_indices)
+def _count_outputs(sites: Array, params: Params) -> int:
+    return len(find_pairs(sites, geometry_of(params)).out_indices)
 
 
 def _spare_rows(call: OpCall) -> int:
     """Rows of out_indices that no output needs."""
-    return call.tensor("out_indices").dims[0] - _outputs(call.array("indices"), call.params or {})
+    return call.tensor("out_indices").dims[0] - _count_outputs(call.array("indices"), call.params or {})
 
 
-def _without_sites(call: OpCall, start: int, stop: int) -> RecipeOutput | None:
-    return _reduced(call, without_rows(call.array("indices"), start, stop))
-
-
-def _without_batches(call: OpCall, start: int, stop: int) -> RecipeOutput | None:
-    return _reduced(
-        call, _without_cells(call.array("indices"), 0, start, stop), batch=call.param("batch") - stop + start
-    )
-
-
-def _without_planes(call: OpCall, start: int, stop: int, *, axis: int) -> RecipeOutput | None:
-    sites = _without_cells(call.array("indices"), axis + 1, start, stop)
-    return _reduced(call, sites, input_space=_lowered(call.param("input_space"), axis, stop - start))
-
-
-def _without_cells(sites: Array, column: int, start: int, stop: int) -> Array:
+def _without_cells(call: OpCall, column: int, start: int, stop: int) -> Array:
     """The sites there are lost, those behind move up."""
+    sites = call.array("indices")
     left = sites[(sites[:, column] < start) | (sites[:, column] >= stop)]
     left[:, column] -= np.where(left[:, column] >= stop, np.int32(stop - start), np.int32(0))
     return left
 
 
-def _with_less(call: OpCall, start: int, stop: int, *, name: str, axis: int) -> RecipeOutput | None:
-    params: dict[str, Any] = {name: _lowered(call.param(name), axis, stop - start)}
-    return _reduced(call, call.array("indices"), **params)
+def _entry(name: str, axis: int) -> Reduction:
+    """One entry of a parameter; where it is an axis of the input space, its sites go with it."""
+
+    def without(call: OpCall, start: int, stop: int) -> RecipeOutput | None:
+        values = call.param(name)
+        less: dict[str, Any] = {name: (*values[:axis], values[axis] - (stop - start), *values[axis + 1 :])}
+        is_space = name == "input_space"
+        return _reduced(
+            call, _without_cells(call, axis + 1, start, stop) if is_space else call.array("indices"), **less
+        )
+
+    return Reduction(lambda call: int(call.param(name)[axis]), without)
 
 
-def _lowered(values: tuple[int, ...], axis: int, by: int) -> tuple[int, ...]:
-    return (*values[:axis], values[axis] - by, *values[axis + 1 :])
-
-
-def _length(call: OpCall, *, name: str, axis: int) -> int:
-    return int(call.param(name)[axis])
-
-
-def _lowering(name: str) -> dict[str, Reduction]:
-    word = "kernel" if name == "filter_space" else name
-    return {
-        f"{word}_{letter}": Reduction(partial(_length, name=name, axis=axis), partial(_with_less, name=name, axis=axis))
-        for letter, axis in _SPACE_AXES.items()
-    }
-
-
+_ENTRIES = {"space": "input_space", "kernel": "filter_space", "pad": "pad", "stride": "stride", "dilation": "dilation"}
 REDUCTIONS = {
     "spare_rows": Reduction(
         _spare_rows, lambda call, start, stop: _reduced(call, call.array("indices"), spare_lost=stop - start)
     ),
-    "sites": Reduction(lambda call: call.tensor("indices").dims[0], _without_sites),
-    "batches": Reduction(lambda call: int(call.param("batch")), _without_batches),
-    **{
-        f"space_{letter}": Reduction(
-            partial(_length, name="input_space", axis=axis), partial(_without_planes, axis=axis)
-        )
-        for letter, axis in _SPACE_AXES.items()
-    },
-    **_lowering("filter_space"),
-    **_lowering("pad"),
-    **_lowering("stride"),
-    **_lowering("dilation"),
+    "sites": Reduction(
+        lambda call: call.tensor("indices").dims[0],
+        lambda call, start, stop: _reduced(call, without_rows(call.array("indices"), start, stop)),
+    ),
+    "batches": Reduction(
+        lambda call: int(call.param("batch")),
+        lambda call, start, stop: _reduced(
+            call, _without_cells(call, 0, start, stop), batch=call.param("batch") - stop + start
+        ),
+    ),
+    **{f"{word}_{letter}": _entry(name, axis) for word, name in _ENTRIES.items() for axis, letter in enumerate("dhw")},
 }
-
 
 RECIPES = {recipe.__name__: recipe for recipe in (cloud, scattered, block, everywhere, at_bounds, listed)}

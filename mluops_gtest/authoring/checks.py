@@ -4,12 +4,10 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 
-from msgspec.structs import replace
-
 from mluops_gtest.core.call import OLDEST_ARCH, OpCall, Status
-from mluops_gtest.core.declaration import Check, CheckGroup, ParamField
+from mluops_gtest.core.declaration import AskedBy, Check, CheckGroup, ParamField
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.core.shape import parse_shape
+from mluops_gtest.core.shape import Axis, parse_shape
 from mluops_gtest.core.tensor import DType, Layout
 
 
@@ -22,9 +20,10 @@ def require(
     subsumed: str | None = None,
     *,
     writes: bool = False,
+    asked_by: AskedBy = "both",
 ) -> Check:
     """A check of the operator's own; an early success that `writes` owes what the reference says of the call."""
-    return Check(name, status, holds, message, doc, subsumed, _place(), writes)
+    return Check(name, status, holds, message, doc, subsumed, _place(), writes, asked_by)
 
 
 def names_before(first: str, checks: Iterable[Check]) -> tuple[str, ...]:
@@ -192,23 +191,31 @@ def workspace_present(doc: str) -> Check:
 
 
 # Groups: what follows from the declaration of the operator, for its tuple of checks. Without names a group takes all
-# tensors in declared order.
+# tensors in declared order. `asked_by` says who makes its checks: the call, the workspace queries, or both.
 
 
-def _group(expand: Callable[[Operator], Iterable[Check]]) -> CheckGroup:
-    return CheckGroup.of(expand, _place())
+def standard_checks(*own: Check, doc: str) -> tuple[Check, ...]:
+    """The usual order: nulls, shapes, parameters, types, strides, large tensors, `own` checks, empty tensors; then the
+    workspace and the data, which queries do not get."""
+    shapes = (handle(doc), descriptors(doc=doc), arrays(doc=doc), ranks(doc=doc), dims(doc=doc))
+    values = (params(doc=doc), dtypes(doc=doc), strided(doc=doc), large(doc=doc))
+    return (*shapes, *values, *own, empty(doc=doc), workspace(doc), pointers(doc=doc))
+
+
+def _group(expand: Callable[[Operator], Iterable[Check]], asked_by: AskedBy, **fields: Status) -> CheckGroup:
+    return CheckGroup.of(expand, place=_place(), asked_by=asked_by, **fields)
 
 
 def _ids(operator: Operator, tensors: tuple[str, ...]) -> tuple[str, ...]:
     return tensors or tuple(spec.id for spec in operator.tensors)
 
 
-def handle(doc: str) -> CheckGroup:
+def handle(doc: str, *, asked_by: AskedBy = "both") -> CheckGroup:
     """`handle_null`."""
-    return _group(lambda _: (handle_present(doc),))
+    return _group(lambda _: (handle_present(doc),), asked_by)
 
 
-def descriptors(*tensors: str, doc: str) -> CheckGroup:
+def descriptors(*tensors: str, doc: str, asked_by: AskedBy = "both") -> CheckGroup:
     """`<tensor>_desc_null` each; the descriptor of the parameters is `<descriptor>_null`."""
 
     def expand(operator: Operator) -> Iterator[Check]:
@@ -218,58 +225,66 @@ def descriptors(*tensors: str, doc: str) -> CheckGroup:
             else:
                 yield from descriptors_present((name,), doc)
 
-    return _group(expand)
+    return _group(expand, asked_by)
 
 
-def arrays(*names: str, doc: str) -> CheckGroup:
+def arrays(*names: str, doc: str, asked_by: AskedBy = "both") -> CheckGroup:
     """`<name>_array_null` of each repeated parameter."""
 
     def expand(operator: Operator) -> Iterable[Check]:
         repeated = tuple(one.name for one in operator.param_fields if one.label == "repeated" and not one.result)
         return param_arrays_present(names or repeated, doc)
 
-    return _group(expand)
+    return _group(expand, asked_by)
 
 
-def params(*names: str, doc: str, name: str = "{}", status: Status = Status.BAD_PARAM) -> CheckGroup:
-    """A check of each parameter with limits, called as `name` says, e.g. `{}_value`: least, most, allowed values."""
+def params(
+    *names: str, doc: str, name: str = "{}", status: Status = Status.BAD_PARAM, asked_by: AskedBy = "both"
+) -> CheckGroup:
+    """A check of each parameter with limits, called as `name` says, e.g. `{}_value`: least, most, allowed values, the
+    symbol that it equals, for which descriptors must be there."""
 
     def expand(operator: Operator) -> Iterator[Check]:
         fields = {one.name: one for one in operator.param_fields}
         for one in names or [one.name for one in fields.values() if one.has_limits]:
-            yield _within_limits(fields[one], name.format(one), doc, status)
+            yield _within_limits(operator, fields[one], name.format(one), doc)
 
-    return _group(expand)
-
-
-def _within_limits(field: ParamField, name: str, doc: str, status: Status) -> Check:
-    message = f"{field.name} must be {field.limits_in_words}"
-    return require(name, lambda call: field.is_allowed(call.param(field.name)), message, doc, status)
+    return _group(expand, asked_by, status=status)
 
 
-def ranks(*tensors: str, doc: str, status: Status = Status.BAD_PARAM) -> CheckGroup:
+def _within_limits(operator: Operator, field: ParamField, name: str, doc: str) -> Check:
+    def holds(call: OpCall) -> bool:
+        value = call.param(field.name)
+        return field.is_allowed(value) and (not field.equals or value == operator.size_of(call, field.equals))
+
+    return require(name, holds, f"{field.name} must be {field.limits_in_words}", doc)
+
+
+def ranks(*tensors: str, doc: str, status: Status = Status.BAD_PARAM, asked_by: AskedBy = "both") -> CheckGroup:
     """`<tensor>_rank` each: as many axes as the shape has."""
 
     def expand(operator: Operator) -> Iterator[Check]:
         for name in _ids(operator, tensors):
             allowed = parse_shape(operator.tensor(name).shape).ranks
             if allowed is not None:
-                yield replace(rank(name, allowed, doc), status=status)
+                yield rank(name, allowed, doc)
 
-    return _group(expand)
+    return _group(expand, asked_by, status=status)
 
 
-def layouts(*tensors: str, doc: str, status: Status = Status.BAD_PARAM) -> CheckGroup:
+def layouts(*tensors: str, doc: str, status: Status = Status.BAD_PARAM, asked_by: AskedBy = "both") -> CheckGroup:
     """`<tensor>_layout` each: one of the tensor's layouts."""
 
     def expand(operator: Operator) -> Iterator[Check]:
         for name in _ids(operator, tensors):
-            yield replace(layout(name, operator.tensor(name).layouts, doc), status=status)
+            yield layout(name, operator.tensor(name).layouts, doc)
 
-    return _group(expand)
+    return _group(expand, asked_by, status=status)
 
 
-def dtypes(*tensors: str, doc: str, name: str = "dtype") -> CheckGroup:
+def dtypes(
+    *tensors: str, doc: str, name: str = "dtype", status: Status = Status.BAD_PARAM, asked_by: AskedBy = "both"
+) -> CheckGroup:
     """`<tensor>_dtype` each: one of the tensor's types; `xyz = new_xyz`: the type of the other tensor."""
 
     def expand(operator: Operator) -> Iterator[Check]:
@@ -280,15 +295,16 @@ def dtypes(*tensors: str, doc: str, name: str = "dtype") -> CheckGroup:
             else:
                 yield dtype(tensor, operator.tensor(tensor).dtypes, doc)
 
-    return _group(expand)
+    return _group(expand, asked_by, status=status)
 
 
-def dims(*axes: str, doc: str) -> CheckGroup:
+def dims(*axes: str, doc: str, status: Status = Status.BAD_PARAM, asked_by: AskedBy = "both") -> CheckGroup:
     """`<tensor>_dim<axis>` each: as long as the shape says.
 
-    `xyz.0` is axis 0 of xyz; without names all axes in declared order, but for those that define a symbol. A symbol is
-    the parameter of its name, else as long as where `axes` of the operator says, else where it stands first alone.
-    `xyz.0 = new_xyz.0` is held to that axis instead.
+    `xyz.0` is axis 0 of xyz; without names all axes in declared order, but for those that define a symbol and equal no
+    parameter. A symbol is the parameter of its name, else as long as where `axes` of the operator says, else where it
+    stands first alone; there it is held to the parameter that it `equals`. `xyz.0 = new_xyz.0` is held to that axis
+    instead.
     """
 
     def expand(operator: Operator) -> Iterator[Check]:
@@ -300,7 +316,7 @@ def dims(*axes: str, doc: str) -> CheckGroup:
             else:
                 yield _length_of_shape(operator, tensor, number, doc)
 
-    return _group(expand)
+    return _group(expand, asked_by, status=status)
 
 
 def _tensor_axis(place: str) -> tuple[str, int]:
@@ -316,50 +332,55 @@ def _same_length(tensor: str, axis: int, other: str, other_axis: int, doc: str) 
 def _checked_axes(operator: Operator) -> Iterator[str]:
     for spec in operator.tensors:
         for number, one in enumerate(parse_shape(spec.shape).forms[0].axes):
-            if (
-                one.at_least
-                or one.any_number
-                or (one.symbol and operator.defining_axis(one.symbol) == (spec.id, number))
-            ):
+            if one.at_least or one.any_number:
                 continue
-            yield f"{spec.id}.{number}"
+            defines = one.symbol is not None and operator.defining_axis(one.symbol) == (spec.id, number)
+            if not defines or operator.equals(one.symbol):
+                yield f"{spec.id}.{number}"
 
 
 def _length_of_shape(operator: Operator, tensor: str, number: int, doc: str) -> Check:
     one = parse_shape(operator.tensor(tensor).shape).forms[0].axes[number]
-    if one.symbol is not None:
-        place = operator.defining_axis(one.symbol)
-        if place is not None:
-            return _same_length(tensor, number, *place, doc)
+    place = None if one.symbol is None else operator.defining_axis(one.symbol)
+    if place == (tensor, number) and (param := operator.equals(one.symbol)):
+        one = Axis(param, ((param,),))
+    elif place is not None:
+        return _same_length(tensor, number, *place, doc)
     message = f"axis {number} of {tensor} must be {one.text}"
     return dim(tensor, number, lambda call: operator.length_of(call, one), message, doc)
 
 
-def strided(*tensors: str, doc: str, status: Status = Status.NOT_SUPPORTED) -> CheckGroup:
+def strided(*tensors: str, doc: str, status: Status = Status.NOT_SUPPORTED, asked_by: AskedBy = "both") -> CheckGroup:
     """`<tensor>_strided` each: contiguous."""
-    return _group(lambda operator: (replace(one, status=status) for one in contiguous(_ids(operator, tensors), doc)))
+    return _group(lambda operator: contiguous(_ids(operator, tensors), doc), asked_by, status=status)
 
 
-def large(*tensors: str, doc: str) -> CheckGroup:
+def large(*tensors: str, doc: str, status: Status = Status.NOT_SUPPORTED, asked_by: AskedBy = "both") -> CheckGroup:
     """`<tensor>_large` each: fewer than 2^31 elements."""
-    return _group(lambda operator: not_large(_ids(operator, tensors), doc))
+    return _group(lambda operator: not_large(_ids(operator, tensors), doc), asked_by, status=status)
 
 
-def empty(*tensors: str, doc: str, status: Status = Status.SUCCESS, writes: bool = False) -> CheckGroup:
+def empty(
+    *tensors: str, doc: str, status: Status = Status.SUCCESS, writes: bool = False, asked_by: AskedBy = "both"
+) -> CheckGroup:
     """`<tensor>_empty` each: a tensor without elements ends the call with this status."""
-    return _group(lambda operator: (not_empty(one, doc, status, writes=writes) for one in _ids(operator, tensors)))
+    return _group(
+        lambda operator: (not_empty(one, doc, status, writes=writes) for one in _ids(operator, tensors)), asked_by
+    )
 
 
-def workspace(doc: str) -> CheckGroup:
-    """`workspace_null`."""
-    return _group(lambda _: (workspace_present(doc),))
+def workspace(doc: str, *, asked_by: AskedBy = "call") -> CheckGroup:
+    """`workspace_null`; queries get no workspace."""
+    return _group(lambda _: (workspace_present(doc),), asked_by)
 
 
-def pointers(*tensors: str, doc: str, empty_may_be_null: bool = False) -> CheckGroup:
-    """`<tensor>_ptr_null` each."""
-    return _group(lambda operator: pointers_present(_ids(operator, tensors), doc, empty_may_be_null=empty_may_be_null))
+def pointers(*tensors: str, doc: str, empty_may_be_null: bool = False, asked_by: AskedBy = "call") -> CheckGroup:
+    """`<tensor>_ptr_null` each; queries get no data."""
+    return _group(
+        lambda operator: pointers_present(_ids(operator, tensors), doc, empty_may_be_null=empty_may_be_null), asked_by
+    )
 
 
-def arch(doc: str) -> CheckGroup:
+def arch(doc: str, *, asked_by: AskedBy = "both") -> CheckGroup:
     """`arch`."""
-    return _group(lambda _: (arch_supported(doc),))
+    return _group(lambda _: (arch_supported(doc),), asked_by)

@@ -23,7 +23,7 @@ def axis_reductions(operator: Operator) -> dict[str, Reduction]:
     symbols = {name: one.symbol for name, one in operator.axes.items()}
     for field in operator.param_fields:
         is_number = field.type in ("int32", "int64") and field.label != "repeated" and not field.result
-        if is_number and field.name not in symbols.values():
+        if is_number and not field.equals and field.name not in symbols.values():
             symbols.setdefault(field.name, field.name)
     return {name: along(operator, symbol, _positions_along(operator, symbol)) for name, symbol in symbols.items()}
 
@@ -37,7 +37,7 @@ def along(operator: Operator, symbol: str, named_by: Mapping[str, int | None] | 
     name is lowered.
 
     `named_by`: inputs whose values are places on that axis, with the column that holds them, None for all; they are
-    renumbered, and those that named a lost place name the one before it.
+    renumbered, and those that named a lost place name the one before it; where places are distinct, none may be lost.
     """
     axes = tuple(_axes(operator, symbol))
 
@@ -47,13 +47,18 @@ def along(operator: Operator, symbol: str, named_by: Mapping[str, int | None] | 
                 return argument.dims[axis.number]
         return int(call.param(symbol))
 
-    def without(call: OpCall, start: int, stop: int) -> RecipeOutput:
+    def without(call: OpCall, start: int, stop: int) -> RecipeOutput | None:
         left, gone = size(call) - (stop - start), stop - start
         inputs = {axis.tensor: axis for axis in axes if axis.tensor in call.inputs}
         arrays = {name: without_rows(call.array(name), start, stop, axis.number) for name, axis in inputs.items()}
         for name, column in (named_by or {}).items():
-            arrays[name] = _renamed(arrays.get(name, call.array(name)), start, stop, column)
-        params = {symbol: call.param(symbol) - gone} if symbol in (call.params or {}) else {}
+            values, places = arrays.get(name, call.array(name)).copy(), ... if column is None else (..., column)
+            own = values[places]
+            if operator.input(name).distinct and ((own >= start) & (own < stop)).any():
+                return None
+            values[places] = renumbered(own, start, stop)
+            arrays[name] = values
+        params = operator.params_along(symbol, left, call.params or {})
         outputs = {axis.tensor: axis for axis in axes if axis.tensor in call.outputs}
         dims = {name: axis.resized(call.tensor(name).dims, left + gone, left) for name, axis in outputs.items()}
         return changed(call, arrays, params, dims)
@@ -87,14 +92,6 @@ def without_rows(array: Array, start: int, stop: int, axis: int = 0) -> Array:
 def renumbered(places: Array, start: int, stop: int) -> Array:
     """Places after some were taken away: those behind move up, the lost ones become the one before, at least 0."""
     return np.select([places >= stop, places >= start], [places - (stop - start), max(start - 1, 0)], places)
-
-
-def _renamed(values: Array, start: int, stop: int, column: int | None) -> Array:
-    if column is None:
-        return renumbered(values, start, stop)
-    values = values.copy()
-    values[..., column] = renumbered(values[..., column], start, stop)
-    return values
 
 
 class _Axis(Value):

@@ -131,7 +131,7 @@ class Symbol(Value):
                 return None
             if dims != tensor.desc.dims:
                 changes[spec.id] = Change(dims=dims)
-        params: Params = {self.name: min(size, _MOST)} if isinstance(case.params.get(self.name), int) else {}
+        params = self.operator.params_along(self.name, min(size, _MOST), case.params)
         if self.in_step is not None:
             others = self.in_step(bind_values(case, self.operator), size)
             changes |= {name: Change(dims=dims) for name, dims in others.dims.items()}

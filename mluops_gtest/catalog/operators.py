@@ -15,12 +15,12 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from mluops_gtest.base.errors import ContentError, OperatorError, UnknownNameError, suggestion
 from mluops_gtest.base.files import settled_bytecode
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.declaration import OutputSpec, ParamField
+from mluops_gtest.core.declaration import AskedBy, OutputSpec, ParamField
 from mluops_gtest.core.operator import SHARED, Operator, raised_at
 from mluops_gtest.core.operator_parts import C_API, RECIPES, REDUCTIONS, KnownOperators, Part, T
 
@@ -338,7 +338,7 @@ def _mistakes(operator: Operator) -> Iterator[tuple[str, str, str]]:
     for spec in operator.outputs:
         for mistake in _output_mistakes(spec, operator):
             yield spec.id, "", f"the output {spec.id!r} {mistake}"
-    for name, mistake in (*_size_mistakes(operator), *_query_mistakes(operator)):
+    for name, mistake in (*_size_mistakes(operator), *_query_mistakes(operator), *_position_mistakes(operator)):
         yield name, "", mistake
     for check in operator.checks:
         if check.writes and check.status is not Status.SUCCESS:
@@ -363,8 +363,24 @@ def _size_mistakes(operator: Operator) -> Iterator[tuple[str, str]]:
             )
 
 
+def _position_mistakes(operator: Operator) -> Iterator[tuple[str, str]]:
+    params = {field.name: field for field in operator.param_fields}
+    for word, kind, known in (
+        *((one.equals, "parameter", params) for one in operator.axes.values()),
+        *((one.equals, "symbol of the shapes", operator.definitions) for one in params.values()),
+    ):
+        if word and word not in known:
+            yield word, f"equals={word!r} is no {kind}.{suggestion(word, known)}"
+    for spec in operator.inputs:
+        if spec.distinct and not spec.names:
+            yield spec.id, f"the values of {spec.id!r} are distinct positions of nothing. Say along what by names=."
+
+
 def _query_mistakes(operator: Operator) -> Iterator[tuple[str, str]]:
     known = [check.name for check in operator.checks]
+    for check in operator.checks:
+        if check.asked_by not in get_args(AskedBy):
+            yield check.name, f"the check {check.name!r} is asked by {check.asked_by!r}. Write both, call or query."
     for function, declared in operator.queries.items():
         for name in (one for one in declared.checks if isinstance(one, str) and one not in known):
             yield name, f"the query {function} makes an unknown check {name!r}.{suggestion(name, known)}"

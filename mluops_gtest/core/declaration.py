@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -68,6 +68,8 @@ class TensorSpec(Value):
     names: str | Mapping[int | None, str] | None = None
     # What becomes of values that are no position: "skipped" by the document, "-1" alone is; "" : they are not defined.
     outside: str = ""
+    # No position stands twice in one row of the last axis; by column no row twice in its tensor, or in its batch.
+    distinct: bool = False
 
     @property
     def positions(self) -> Mapping[int | None, str]:
@@ -124,18 +126,22 @@ class ParamField(Value):
     least: int | float | None = None
     most: int | float | None = None
     allowed: tuple[int, ...] = ()
+    # The symbol of the shapes that the parameter must equal.
+    equals: str = ""
 
     @property
     def has_limits(self) -> bool:
         """The document allows some values alone."""
-        return self.length is not None or self.least is not None or self.most is not None or bool(self.allowed)
+        return bool({self.length, self.least, self.most} - {None} or self.allowed or self.equals)
 
     @property
     def limits_in_words(self) -> str:
-        """`at least 1 and at most 4096`, `0 or 1`, `3 values, each at least 1`."""
+        """`at least 1 and at most 4096`, `0 or 1`, `3 values, each at least 1`, `C`."""
         names = {} if self.enum is None else {number: name for name, number in self.enum.values.items()}
         ends = (("at least", self.least), ("at most", self.most))
-        words = " and ".join(f"{word} {value}" for word, value in ends if value is not None)
+        words = " and ".join(
+            [*(f"{word} {value}" for word, value in ends if value is not None), *filter(None, [self.equals])]
+        )
         if self.allowed:
             words = " or ".join(names.get(value, str(value)) for value in self.allowed)
         return (
@@ -177,11 +183,20 @@ class AxisSpec(Value):
     # The inputs as a kernel sees them that loses one index; by default it does not write that index of an output, or
     # sees 0 in a tensor of floats and −1 in one of positions.
     lost: Callable[[OpCall, int], Mapping[str, Array]] | None = None
+    # The parameter that it must equal, of an array the product.
+    equals: str = ""
 
 
-def axis(symbol: str, *, of: str, lost: Callable[[OpCall, int], Mapping[str, Array]] | None = None) -> AxisSpec:
-    """The symbol, as long as it is in that tensor."""
-    return AxisSpec(symbol, of, lost)
+def axis(
+    symbol: str, *, of: str, lost: Callable[[OpCall, int], Mapping[str, Array]] | None = None, equals: str = ""
+) -> AxisSpec:
+    """The symbol, as long as it is in that tensor; `equals` names a parameter that it must equal, of an array the
+    product."""
+    return AxisSpec(symbol, of, lost, equals)
+
+
+# Who makes a check: the call, the workspace queries of the C API, or both.
+AskedBy = Literal["both", "call", "query"]
 
 
 class Check(Value):
@@ -201,10 +216,16 @@ class Check(Value):
     place: str = ""
     # An early return with SUCCESS that owes its outputs all the same: what the reference says of the call.
     writes: bool = False
+    asked_by: AskedBy = "both"
 
 
 SIZE_NULL: Final = Check(
-    "size_null", Status.BAD_PARAM, lambda call: not call.size_null, "the pointer to the size must not be null", "C API"
+    "size_null",
+    Status.BAD_PARAM,
+    lambda call: not call.size_null,
+    "the pointer to the size must not be null",
+    "C API",
+    asked_by="query",
 )
 
 
@@ -214,16 +235,16 @@ class CheckGroup(Check):
     expand: Callable[["Operator"], Iterable[Check]] = lambda _operator: ()
 
     @staticmethod
-    def of(expand: Callable[["Operator"], Iterable[Check]], place: str) -> "CheckGroup":
-        """The group of the checks that `expand` gives, all listed at that place."""
+    def of(expand: Callable[["Operator"], Iterable[Check]], **fields: Any) -> "CheckGroup":
+        """The group of the checks that `expand` gives, all with these fields."""
 
         def never(_call: OpCall) -> bool:
             raise AssertionError("an operator has replaced its groups")
 
         def placed(operator: "Operator") -> Iterator[Check]:
-            return (replace(check, place=place) for check in expand(operator))
+            return (replace(check, **fields) for check in expand(operator))
 
-        return CheckGroup("", Status.BAD_PARAM, never, "", "", place=place, expand=placed)
+        return CheckGroup("", Status.BAD_PARAM, never, "", "", expand=placed)
 
 
 # In the checks of a query: all of the operator's checks in front of the one that follows.
@@ -233,9 +254,10 @@ _UP_TO: Final = "… "
 class QueryChecks(Value):
     """What a workspace query of the C API checks, in its own order; SUCCESS where the call breaks none of it."""
 
-    # Names of the operator's checks, SIZE_NULL in its place, and checks that only the query makes. `… NAME` stands for
-    # all in front of NAME that are not listed by themselves.
-    checks: tuple[str | Check, ...]
+    # By default those of the operator's tuple that queries make (`asked_by`), in its order. Else names of the
+    # operator's checks, SIZE_NULL in its place, and checks that only the query makes. `… NAME` stands for all in front
+    # of NAME that are not listed by themselves.
+    checks: tuple[str | Check, ...] = ()
     # Names of those that no specification asks of the query, nor forbids: where one comes first, nothing is judged.
     silent: tuple[str, ...] = ()
     # How the names begin that `…` leaves out.
@@ -247,8 +269,10 @@ class QueryChecks(Value):
         return tuple(one if isinstance(one, str) else one.name for one in self.checks)
 
     def complete(self, known: Iterable[Check]) -> "QueryChecks":
-        """The same with the names that `…` stands for, among the operator's checks."""
-        listed, names = set(self.names), [check.name for check in known]
+        """The same with its own checks, or the names that `…` stands for, among those in the operator's tuple."""
+        if not self.checks:
+            return replace(self, checks=tuple(check for check in known if check.asked_by != "call"))
+        listed, names = set(self.names), [check.name for check in known if check.asked_by != "query"]
 
         def expand(one: str) -> list[str]:
             if not one.startswith(_UP_TO):

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import HarnessError, OperatorError
-from mluops_gtest.core.call import OpCall, SizedAxis, Status
+from mluops_gtest.core.call import OpCall, Params, SizedAxis, Status
 from mluops_gtest.core.declaration import (
     AxisSpec,
     Baseline,
@@ -120,7 +120,7 @@ class Operator:
     outputs: tuple[OutputSpec, ...]
     # None: the case schema has no parameter message for the operator.
     params: ParamMessage | None = None
-    # Groups become the checks that follow from the declaration.
+    # Groups become the checks that follow from the declaration; those that queries alone make go to `queries`.
     checks: tuple[Check, ...]
     # Name → the symbol of the shapes that it stands for: sizes, reductions and the lengths of `dims()` follow.
     axes: Mapping[str, AxisSpec] = field(default_factory=dict)
@@ -175,12 +175,12 @@ class Operator:
         """What follows from the declaration, and what every case asks for, is found once."""
         object.__setattr__(self, "definitions", dict(self._define_symbols()))
         expanded = (one.expand(self) if isinstance(one, CheckGroup) else (one,) for one in self.checks)
-        checks = tuple(
+        asked = tuple(
             replace(check, subsumed=self.subsumed[check.name]) if check.name in self.subsumed else check
             for check in itertools.chain.from_iterable(expanded)
         )
-        object.__setattr__(self, "checks", checks)
-        queries = {name: query.complete(checks) for name, query in self.queries.items()}
+        object.__setattr__(self, "checks", tuple(check for check in asked if check.asked_by != "query"))
+        queries = {name: query.complete(asked) for name, query in self.queries.items()}
         object.__setattr__(self, "queries", queries)
         sizes = {name: self._size_along(one) for name, one in self.axes.items()}
         object.__setattr__(self, "sizes", {**sizes, **self.sizes})
@@ -217,23 +217,24 @@ class Operator:
     def broken(self, call: OpCall) -> str | None:
         """What the data of a call that computes lack of what the document takes for granted, or None."""
         for spec in self.inputs:
-            for column, symbol in spec.positions.items():
-                words = self._misplaced(call, spec, column, symbol)
-                if words is not None:
-                    return words
+            words = self._misplaced(call, spec) if spec.positions else None
+            if words is not None:
+                return words
         return None if self.precondition is None else self.precondition(call)
 
-    def _misplaced(self, call: OpCall, spec: TensorSpec, column: int | None, symbol: str) -> str | None:
+    def _misplaced(self, call: OpCall, spec: TensorSpec) -> str | None:
         """Why a value is no position that the tensor may hold, or None."""
         array = call.tensor(spec.id).array
-        if spec.outside == "skipped" or array is None or not array.size:
+        if array is None or not array.size:
             return None
-        values = array if column is None else array[..., column]
-        last, least = self.size_of(call, symbol) - 1, -1 if spec.outside == "-1" else 0
-        if values.min() >= least and values.max() <= last:
-            return None
-        where = spec.id if column is None else f"column {column} of {spec.id}"
-        return f"{where} leaves {least} … {last}"
+        sizes = {column: self.size_of(call, symbol) for column, symbol in spec.positions.items()}
+        for column, size in sizes.items() if spec.outside != "skipped" else ():
+            values = array if column is None else array[..., column]
+            last, least = size - 1, -1 if spec.outside == "-1" else 0
+            if values.min() < least or values.max() > last:
+                where = spec.id if column is None else f"column {column} of {spec.id}"
+                return f"{where} leaves {least} … {last}"
+        return _repeated(spec.id, array, sizes) if spec.distinct else None
 
     def check(self, name: str) -> Check:
         """The check of that name."""
@@ -271,6 +272,21 @@ class Operator:
     def defining_axis(self, symbol: str) -> tuple[str, int] | None:
         """The tensor and the axis that say how long a symbol is; None for a parameter, and for one never alone."""
         return self.definitions.get(symbol)
+
+    def equals(self, symbol: str | None) -> str | None:
+        """The factor of shapes that a symbol must equal by `axes`: a parameter, or the product of an array."""
+        name = next((one.equals for one in self.axes.values() if one.symbol == symbol), "")
+        is_array = any(one.name == name and one.label == "repeated" for one in self.param_fields)
+        return f"{PRODUCT}{name}" if is_array else name or None
+
+    def params_along(self, symbol: str, size: int, params: Params) -> Params:
+        """The parameters that a symbol is or equals, for another size of it; an array has it as its first entry."""
+        names = {one.name for one in self.param_fields if symbol.removeprefix(PRODUCT) in (one.name, one.equals)}
+        names.add((self.equals(symbol) or "").removeprefix(PRODUCT))
+        known = {name: value for name, value in params.items() if name in names}
+        return {
+            name: (size, *(1 for _ in value[1:])) if isinstance(value, tuple) else size for name, value in known.items()
+        }
 
     def _define_symbols(self) -> Iterator[tuple[str, tuple[str, int]]]:
         """Each symbol with its tensor and axis: where `axes` says, else where it stands first alone."""
@@ -337,6 +353,22 @@ class Operator:
     def params_descriptor(self) -> str | None:
         """The name of the descriptor that carries the parameters in the C API, where one does."""
         return None if self.params is None else self.params.descriptor
+
+
+def _repeated(name: str, array: Array, sizes: Mapping[int | None, int]) -> str | None:
+    """Where a position stands twice in a row that has each once, or None; what lies outside may be there often."""
+    import numpy as np
+
+    rows = array[..., None] if None in sizes else np.take(array, [one for one in sizes if one is not None], axis=-1)
+    values = rows.reshape(-1, rows.shape[-1])
+    inside = np.flatnonzero(((values >= 0) & (values < list(sizes.values()))).all(axis=1))
+    keys = np.vstack([inside // rows.shape[-2], values[inside].T])
+    order = np.lexsort(keys)
+    same = np.flatnonzero((keys[:, order[1:]] == keys[:, order[:-1]]).all(axis=0))
+    if not same.size:
+        return None
+    first, second = np.transpose(np.unravel_index(inside[order[same[0] :][:2]], rows.shape[:-1])).tolist()
+    return f"{name} has one position twice, at {first} and {second}"
 
 
 def _first(matching: Iterator[T], name: str) -> T:

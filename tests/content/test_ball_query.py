@@ -287,3 +287,15 @@ def test_theory_counts_what_must_be_touched():
     theory = OPERATOR.theory(call_for(np.zeros((2, 3, 3)), np.zeros((2, 5, 3)), nsample=4, dtype=DType.HALF))
     assert theory.ops == 10 * 2 * 3 * 5
     assert theory.io_bytes == 2 * (2 * 3 * 3 + 2 * 5 * 3) + 4 * 2 * 3 * 4
+
+
+@pytest.mark.slow
+def test_a_kernel_that_counts_centres_in_16_bits_is_told():
+    (draft,) = (draft for draft in drafts() if draft.id.endswith("last_of_65537_centres"))
+    made = make_by(draft)
+    call = call_of(OPERATOR, made.params, dict(made.inputs))
+    idx = OPERATOR.reference(call).outputs["idx"]
+    wrapped = np.arange(65537) & 0xFFFF
+    wrong = {**made.inputs, "new_xyz": made.inputs["new_xyz"][:, wrapped]}
+    found = OPERATOR.reference(call_of(OPERATOR, made.params, wrong)).outputs["idx"]
+    assert np.argwhere(idx != found).tolist() == [[0, 65536, 0]]

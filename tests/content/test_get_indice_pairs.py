@@ -1,13 +1,17 @@
 """get_indice_pairs: the rulings, network shapes, the recipes."""
 
 import contextlib
+import dataclasses
 import itertools
 import math
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mluops_gtest.authoring import Draw, DType, Status, call_of
+from mluops_gtest.catalog.selection import Selected, Session
+from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.operator_parts import EXACT
 from tests.support.operator_calls import OPERATORS, by_definition, poisoned_call
 
@@ -170,3 +174,55 @@ def test_recipes_refuse_what_they_cannot_make(recipe, arguments, message):
 def test_a_recipe_without_a_space_says_what_is_missing():
     with pytest.raises(ValueError, match="params must give filter_space and input_space"):
         make_case("everywhere", {})
+
+
+# Checks that go through the axes of a space, and what each says of some axes alone.
+def pick(call, name, axes):
+    return [call.param(name)[axis] for axis in axes]
+
+
+BY_AXIS = {
+    **{
+        f"{name}_value": lambda call, axes, name=name: len(call.param(name)) == 3 and min(pick(call, name, axes)) >= 1
+        for name in ("input_space", "filter_space", "output_space")
+    },
+    "indices_dim0": lambda call, axes: (
+        call.tensor("indices").dims[0] <= call.param("batch") * math.prod(pick(call, "input_space", axes))
+    ),
+    "out_indices_dim0": lambda call, axes: (
+        call.tensor("out_indices").dims[0] <= call.param("batch") * math.prod(pick(call, "output_space", axes))
+    ),
+    "indice_pairs_dim0": lambda call, axes: (
+        call.tensor("indice_pairs").dims[0] == math.prod(pick(call, "filter_space", axes))
+    ),
+    "offsets_limit": lambda call, axes: math.prod(pick(call, "filter_space", axes)) <= 4096,
+    "dilated_stride": lambda call, axes: all(
+        1 in steps for steps in zip(pick(call, "stride", axes), pick(call, "dilation", axes), strict=True)
+    ),
+    "sub_m_space": lambda call, axes: (
+        not call.param("sub_m") or pick(call, "input_space", axes) == pick(call, "output_space", axes)
+    ),
+    "sub_m_stride": lambda call, axes: not call.param("sub_m") or set(pick(call, "stride", axes)) == {1},
+    "sub_m_dilation": lambda call, axes: not call.param("sub_m") or set(pick(call, "dilation", axes)) == {1},
+}
+
+
+@pytest.fixture(scope="module")
+def stored_calls():
+    session = Session()
+    catalogue = session.catalogue
+    drafts = [one for one in catalogue.drafts_of(OPERATOR.name).values() if catalogue.stored_path(one.id).exists()]
+    source = session.source(tuple(Selected(one.id, one.operator, one.tags, draft=one) for one in drafts))
+    return [bind_values(source.load(one.id), OPERATOR) for one in drafts]
+
+
+@pytest.mark.parametrize("check", BY_AXIS)
+def test_a_kernel_that_looks_at_some_axes_alone_is_told(stored_calls, check):
+    right = [OPERATOR.answer(call) for call in stored_calls]
+    for axes in (axes for count in (1, 2) for axes in itertools.combinations(range(3), count)):
+        own = replace(OPERATOR.check(check), holds=lambda call, axes=axes: BY_AXIS[check](call, axes))
+        wrong = dataclasses.replace(
+            OPERATOR, checks=tuple(own if one.name == check else one for one in OPERATOR.checks)
+        )
+        found = [wrong.answer(call) for call in stored_calls]
+        assert [(one.status, one.computes) for one in found] != [(one.status, one.computes) for one in right], axes

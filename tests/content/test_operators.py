@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from generators.ball_query import mutants as row_by_row
+from generators.get_indice_pairs import mutants as step_by_step
 from generators.masked_col2im_forward import mutants as pixel_copy
 from generators.masked_im2col_forward import mutants as window_copy
 from generators.three_interpolate_backward.mutants import variant as backward_variant
@@ -31,10 +32,11 @@ SEED, CASES = 1, 200
 PLACES = 50
 # What wrong implementations vary, as it stands: they have the one mistake that their name says.
 UNBROKEN = {
-    "ball_query": lambda call: row_by_row.apply(row_by_row.Rules(), call),
+    "ball_query": row_by_row.write,
     "dynamic_point_to_voxel_forward": type(
         OPERATORS.part("dynamic_point_to_voxel_forward", MUTANTS)[0].run.__self__
     )().run,
+    "get_indice_pairs": step_by_step.write,
     "masked_col2im_forward": lambda call: pixel_copy.apply(pixel_copy.Steps(), call),
     "masked_im2col_forward": lambda call: window_copy.apply(window_copy.Steps(), call),
     "three_interpolate_backward": backward_variant("", "").run,

@@ -1,5 +1,8 @@
 """What follows from a declaration: the checks of each group in order, sizes, reductions, positions, C functions."""
 
+import itertools
+from pathlib import Path
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -26,6 +29,7 @@ from mluops_gtest.authoring import (
 from mluops_gtest.authoring import checks as groups
 from mluops_gtest.authoring.c_api import c_function
 from mluops_gtest.authoring.reductions import axis_reductions
+from mluops_gtest.catalog.operators import first_mistake
 
 FLOATS = (DType.FLOAT, DType.HALF)
 
@@ -145,9 +149,14 @@ def test_the_status_of_a_group_can_be_another():
         checks=(
             groups.strided("out", doc="", status=Status.BAD_PARAM),
             groups.empty("out", doc="", status=Status.SUCCESS, writes=True),
+            groups.dtypes("out", "rows = out", doc="", status=Status.NOT_SUPPORTED),
+            groups.dims("out.2", doc="", status=Status.NOT_SUPPORTED),
+            groups.large("out", doc="", status=Status.BAD_PARAM),
         )
     ).checks
-    assert [(check.status, check.writes) for check in found] == [(Status.BAD_PARAM, False), (Status.SUCCESS, True)]
+    bad, unsupported = (Status.BAD_PARAM, False), (Status.NOT_SUPPORTED, False)
+    found = [(check.status, check.writes) for check in found]
+    assert found == [bad, (Status.SUCCESS, True), *[unsupported] * 3, bad]
 
 
 def test_a_check_of_a_group_may_be_subsumed():
@@ -161,6 +170,133 @@ def test_a_query_names_the_checks_before_another():
     complete = gathers(checks=ordered, queries={"mluOpAsk": query}).queries["mluOpAsk"]
     assert complete.names == ("handle_null", "size_null", "rows_desc_null", "out_desc_null")
     assert complete.silent == ("rows_desc_null", "out_desc_null")
+
+
+def test_checks_are_asked_by_the_call_by_queries_or_by_both():
+    ordered = (
+        groups.handle(""),
+        groups.descriptors(doc="", asked_by="call"),
+        SIZE_NULL,
+        groups.large("rows", doc="", asked_by="query"),
+        groups.require("own", lambda _: True, "", "", asked_by="call"),
+        groups.empty("rows", doc=""),
+        groups.workspace(""),
+        groups.pointers("rows", doc=""),
+    )
+    operator = gathers(checks=ordered, queries={"mluOpAsk": QueryChecks(silent=("rows_empty",))})
+    descriptors = ["rows_desc_null", "places_desc_null", "out_desc_null"]
+    by_call = ["handle_null", *descriptors, "own", "rows_empty", "workspace_null", "rows_ptr_null"]
+    assert [check.name for check in operator.checks] == by_call
+    assert operator.queries["mluOpAsk"].names == ("handle_null", "size_null", "rows_large", "rows_empty")
+    assert operator.query_answer("mluOpAsk", call(size_null=True)).check == "size_null"
+    huge = with_dims("rows", 2, 1 << 30, 5)
+    assert operator.query_answer("mluOpAsk", huge).check == "rows_large"
+    assert operator.answer(replace(huge, handle=None)).check == "handle_null"
+    assert operator.answer(huge).computes
+    assert operator.query_answer("mluOpAsk", with_dims("rows", 0, 3, 5)) is None, "silent"
+
+
+# The orders that specifications have, each as a tuple of groups, with the names and statuses that it gives.
+FIRST = (groups.handle(""), groups.descriptors("rows", doc=""))
+REAL_ORDERS = {
+    "arch before shapes": (
+        (groups.arch(""), groups.ranks("rows", doc=""), groups.dims("out.2", doc="")),
+        "arch:5 rows_rank:3 out_dim2:3",
+    ),
+    "dtypes behind large": (
+        (groups.large("rows", doc=""), groups.dtypes("rows", "out = rows", doc="")),
+        "rows_large:7 rows_dtype:3 out_dtype:3",
+    ),
+    "an own limit between strided and large": (
+        (
+            groups.strided("rows", doc=""),
+            groups.require("cells_limit", lambda call: call.tensor("rows").dims[2] < 9, "", ""),
+            groups.large("rows", doc=""),
+        ),
+        "rows_strided:7 cells_limit:3 rows_large:7",
+    ),
+    "one pointer before an early return that writes": (
+        (groups.pointers("out", doc=""), groups.empty("rows", doc="", writes=True), groups.pointers("rows", doc="")),
+        "out_ptr_null:3 rows_empty:0 rows_ptr_null:3",
+    ),
+    "large in the query only": (
+        (groups.ranks("rows", doc=""), groups.large("rows", doc="", asked_by="query"), groups.pointers("rows", doc="")),
+        "rows_rank:3 rows_ptr_null:3",
+    ),
+    "strided as BAD_PARAM": (
+        (groups.strided("rows", "out", doc="", status=Status.BAD_PARAM),),
+        "rows_strided:3 out_strided:3",
+    ),
+    "an axis that equals a parameter at a place of its own": (
+        (groups.dims("places.0", doc=""), groups.params("reach", doc=""), groups.dims("rows.1", "rows.2", doc="")),
+        "places_dim0:3 reach:3 rows_dim1:3 rows_dim2:3",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", REAL_ORDERS)
+def test_every_order_of_the_specifications_can_be_written(order):
+    ordered, expected = REAL_ORDERS[order]
+    operator = gathers(**EQUAL, checks=(*FIRST, *ordered), queries={"mluOpAsk": QueryChecks()})
+    found = " ".join(f"{check.name}:{check.status.value}" for check in operator.checks)
+    assert found == f"handle_null:3 rows_desc_null:3 {expected}"
+    asked = [name for name in operator.queries["mluOpAsk"].names if name.endswith("large")]
+    assert asked == [check.name for check in operator.checks if check.name.endswith("large")] or "query only" in order
+    assert operator.answer(call(params={"reach": 3, "mode": 1, "pad": (1, 5), "channels": 3})).computes
+
+
+# C of rows equals the parameter `channels`, M the product of `pad`; `reach` equals no symbol.
+EQUAL = {
+    "params": ParamMessage(
+        "gathers_param",
+        1,
+        "GathersParam",
+        (
+            ParamField("reach", 1, least=1),
+            ParamField("mode", 2),
+            ParamField("pad", 3, label="repeated", length=2, least=0),
+            ParamField("channels", 4),
+            ParamField("cells", 5, equals="M"),
+        ),
+    ),
+    "axes": {
+        "channels": axis("C", of="rows", equals="channels"),
+        "cells": axis("M", of="rows", equals="pad"),
+        "points": axis("N", of="places"),
+    },
+}
+
+
+def test_an_axis_may_equal_a_parameter_and_a_parameter_a_symbol():
+    ordered = (groups.dims("rows.1", "rows.2", doc="§1"), groups.params("cells", doc="§2"))
+    operator = gathers(**EQUAL, checks=ordered)
+    fine = {"reach": 2, "mode": 1, "pad": (1, 5), "channels": 3, "cells": 5}
+    wrong = {"rows_dim1": {"channels": 4}, "rows_dim2": {"pad": (2, 5)}, "cells": {"cells": 4}}
+    assert operator.answer(call(params=fine)).computes
+    for name, changes in wrong.items():
+        assert operator.answer(call(params={**fine, **changes})).check == name
+    messages = ["axis 1 of rows must be channels", "axis 2 of rows must be ∏pad", "cells must be M"]
+    assert [check.message for check in operator.checks] == messages
+    assert {"rows_dim1", "rows_dim2"} < {one.name for one in gathers(**EQUAL, checks=(groups.dims(doc=""),)).checks}
+    # What the symbol is in the call, the parameters follow.
+    assert operator.params_along("M", 2, fine) == {"pad": (2, 1), "cells": 2}
+    made = axis_reductions(operator)["cells"].without(call(params=fine), 1, 4)
+    assert made.inputs["rows"].shape == (2, 3, 2)
+    assert (made.params["pad"], made.params["cells"]) == ((2, 1), 2)
+    assert "cells" in axis_reductions(operator)
+    assert "channels" in axis_reductions(operator)
+
+
+def test_the_standard_checks_stand_in_the_usual_order():
+    own = groups.require("own", lambda _: True, "", "")
+    operator = gathers(checks=groups.standard_checks(own, doc="§1"), queries={"mluOpAsk": QueryChecks()})
+    kinds = [check.name.split("_", 1)[-1] for check in operator.checks]
+    assert [kind for kind, _ in itertools.groupby(kinds)] == [
+        *("null", "desc_null", "array_null", "rank", "dim0", "dim1", "dim2", "reach", "mode", "pad", "dtype"),
+        *("strided", "large", "own", "empty", "null", "ptr_null"),
+    ]  # fmt: skip
+    assert operator.queries["mluOpAsk"].names == tuple(check.name for check in operator.checks[:-4])
+    assert operator.checks[0].place.startswith(__file__)
 
 
 def test_sizes_follow_from_axes_on_the_output_that_has_them():
@@ -210,6 +346,68 @@ def test_positions_can_be_named_by_column():
     assert operator.broken(fine) is None
     fine.array("places")[0] = 2, 4
     assert operator.broken(fine) == "column 1 of places leaves 0 … 2"
+
+
+@pytest.mark.parametrize(
+    ("shape", "names", "values", "twice"),
+    [
+        ("[B, N]", "M", [[0, 1, 2], [2, 1, 0]], None),
+        ("[B, N]", "M", [[0, 1, 2], [2, 0, 2]], "at [1, 0] and [1, 2]"),
+        ("[B, N]", "M", [[-1, 1, -1], [7, 7, 0]], None),
+        ("[L, 2]", {0: "M", 1: "N"}, [[0, 1], [1, 0], [1, 1]], None),
+        ("[L, 2]", {0: "M", 1: "N"}, [[1, 1], [1, 0], [1, 1]], "at [0] and [2]"),
+        ("[B, L, 2]", {0: "M", 1: "N"}, [[[1, 1], [1, 0]], [[1, 1], [0, 0]]], None),
+        ("[B, L, 2]", {0: "M"}, [[[1, 1], [0, 0]], [[2, 1], [2, 0]]], "at [1, 0] and [1, 1]"),
+    ],
+)
+def test_distinct_positions_stand_once_in_a_row(shape, names, values, twice):
+    rows, _ = gathers().inputs
+    spec = TensorSpec("places", shape, (DType.INT32,), names=names, outside="skipped", distinct=True)
+    more = TensorSpec("more", "[N]", (DType.INT32,))
+    operator = gathers(inputs=(rows, spec, more), axes={})
+    arrays = {"rows": np.ones((2, 3, 3), "<f4"), "places": np.array(values, "<i4"), "more": np.zeros(2, "<i4")}
+    words = operator.broken(call_of("gathers", {}, arrays))
+    assert words == (twice and f"places has one position twice, {twice}")
+    loose = gathers(inputs=(rows, replace(spec, distinct=False), more), axes={})
+    assert loose.broken(call_of("gathers", {}, arrays)) is None
+
+
+def test_distinct_positions_are_not_renumbered_into_each_other():
+    rows, places = gathers().inputs
+    operator = gathers(inputs=(rows, replace(places, distinct=True)))
+    values = np.array([[0, 4, 2, 3], [4, 1, 3, 0]], "<i4")
+    named = call(inputs={**call().inputs, "places": replace(call().tensor("places"), array=values)})
+    cells = axis_reductions(operator)["cells"]
+    assert cells.without(named, 1, 4) is None
+    values[...] = [[0, 4, 2, 3], [4, 2, 3, 0]]
+    assert cells.without(named, 1, 2).inputs["places"].tolist() == [[0, 3, 1, 2], [3, 1, 2, 0]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (
+            {"axes": {"cells": axis("M", of="rows", equals="rach")}},
+            "equals='rach' is no parameter. Did you mean 'reach'?",
+        ),
+        (
+            {"params": ParamMessage("p", 1, "P", (ParamField("count", 1, equals="X"),))},
+            "equals='X' is no symbol of the shapes. Known: B, C, M, N",
+        ),
+        (
+            {"inputs": (gathers().inputs[0], TensorSpec("places", "[B, N]", (DType.INT32,), distinct=True))},
+            "the values of 'places' are distinct positions of nothing. Say along what by names=.",
+        ),
+        (
+            {"checks": (groups.handle("§1", asked_by="all"),)},
+            "the check 'handle_null' is asked by 'all'. Write both, call or query.",
+        ),
+    ],
+)
+def test_what_follows_from_nothing_is_refused(fields, words):
+    message = first_mistake(gathers(**fields), Path(__file__))
+    assert message is not None
+    assert words in message
 
 
 def test_c_arguments_stand_in_their_usual_places():
