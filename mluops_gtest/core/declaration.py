@@ -55,12 +55,12 @@ class Bound(Value):
 
 
 class TensorSpec(Value):
-    """An input: id, allowed types and layouts, shape in symbols (for people; the checks decide)."""
+    """An input: id, shape in symbols, allowed types and layouts; None where nobody looks at those: they are ARRAY."""
 
     id: str
     shape: str
     dtypes: tuple[DType, ...]
-    layouts: tuple[Layout, ...] = (Layout.ARRAY,)
+    layouts: tuple[Layout, ...] | None = (Layout.ARRAY,)
     # What the operator may leave in the buffer, whole, instead of what it held; None: it must not write there.
     may_become: Callable[[OpCall], Array] | None = None
     # The symbol along which the values are positions, or by column of the last axis; `input_space.0` is one entry of a
@@ -68,6 +68,11 @@ class TensorSpec(Value):
     names: str | Mapping[int | None, str] | None = None
     # What becomes of values that are no position: "skipped" by the document, "-1" alone is; "" : they are not defined.
     outside: str = ""
+
+    @property
+    def own_layouts(self) -> tuple[Layout, ...]:
+        """The layouts that calls have."""
+        return self.layouts or (Layout.ARRAY,)
 
     @property
     def positions(self) -> Mapping[int | None, str]:
@@ -81,7 +86,7 @@ class OutputSpec(Value):
     id: str
     shape: str
     criteria: Mapping[DType, tuple[Criterion, ...]]
-    layouts: tuple[Layout, ...] = (Layout.ARRAY,)
+    layouts: tuple[Layout, ...] | None = (Layout.ARRAY,)
     # The value that the document asks the caller to preset; None: the buffer is poisoned.
     preset: int | None = None
     # True where a call that computes leaves what the caller preset, for the leading axes: there alone is preset, the
@@ -89,6 +94,11 @@ class OutputSpec(Value):
     kept: Callable[[OpCall], Array] | None = None
     # The scalar result, or the output of one element, that says how many leading rows the operator owns; None: all.
     rows_owned: str | None = None
+
+    @property
+    def own_layouts(self) -> tuple[Layout, ...]:
+        """The layouts that calls have."""
+        return self.layouts or (Layout.ARRAY,)
 
     @property
     def dtypes(self) -> tuple[DType, ...]:
