@@ -23,8 +23,8 @@ _KERNEL: Final = "DHW"
 _PAIRS, _COUNTS, _OUTPUT_ROWS = "indice_pairs", "indice_num", "num_active_out"
 _KERNELS: Final = ((1, 1, 1), (3, 3, 3), (1, 1, 3), (2, 2, 2), (3, 1, 1), (1, 3, 3), (1, 2, 1))
 _SIDES: Final = (1, 2, 3, 4, 5, 8)
-# Kernels of more offsets are too many to list their counts.
-_MOST_COUNTS: Final = 1 << 14
+# Kernels of more offsets are too many to list their counts. One axis is enough for long kernels.
+_MOST_COUNTS: Final = {"D": 1 << 8, "H": 1 << 8, "W": 1 << 14}
 _SIZES: Final = ("rows_in", "rows_out", "channels_in", "channels_out")
 
 
@@ -110,7 +110,7 @@ def _with_counts(filters: str, letter: str, call: OpCall, size: int) -> InStep:
     """With another length of that kernel axis every offset has a count, which is 0."""
     kernel = _kernel_of(filters, call)
     offsets = math.prod({**kernel, letter: size}.values())
-    return InStep(params={_COUNTS: (0,) * offsets} if letter in kernel and offsets <= _MOST_COUNTS else {})
+    return InStep(params={_COUNTS: (0,) * offsets} if letter in kernel and offsets <= _MOST_COUNTS[letter] else {})
 
 
 def _kernel_of(filters: str, call: OpCall) -> dict[str, int]:
