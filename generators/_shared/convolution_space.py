@@ -4,14 +4,14 @@ Also which faulty calls of them are calls at all.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, OpCall, Params, RecipeOutput, TensorArg
+from mluops_gtest.authoring import Array, OpCall, RecipeOutput
 from mluops_gtest.authoring.reductions import Reduction, changed
 from mluops_gtest.authoring.space import Choice, Drawn, InStep, Sizes, Space
 
@@ -19,11 +19,12 @@ from .connections import Tail, axis_letters, pairs_in_use
 from .products import SUBNORMAL
 from .sparse import Triple
 
+_KERNEL: Final = "DHW"
+_PAIRS, _COUNTS, _OUTPUT_ROWS = "indice_pairs", "indice_num", "num_active_out"
 _KERNELS: Final = ((1, 1, 1), (3, 3, 3), (1, 1, 3), (2, 2, 2), (3, 1, 1), (1, 3, 3), (1, 2, 1))
 _SIDES: Final = (1, 2, 3, 4, 5, 8)
-_CHANNELS: Final = "CN"
-# Kernels of more offsets are too many to list their counts.
-_MOST_COUNTS: Final = 1 << 14
+# Kernels of more offsets are too many to list their counts. One axis is enough for long kernels.
+_MOST_COUNTS: Final = {"D": 1 << 8, "H": 1 << 8, "W": 1 << 14}
 _SIZES: Final = ("rows_in", "rows_out", "channels_in", "channels_out")
 
 
@@ -34,12 +35,11 @@ def convolution_space(
     kernels: tuple[tuple[int, ...], ...] = (),
     unmet: bool = False,
     filters: str = "filters",
-    letters: Callable[[TensorArg], str],
 ) -> Space:
     """The recipes random_pairs and sites with these values; floats are no subnormal ones.
 
     `kernels` are drawn beside those of three axes; `unmet`: random_pairs takes output rows that no pair names;
-    `letters` name the axes of the tensor `filters`: C and N for channels in and out, others for the kernel.
+    `filters` is the tensor with the kernel's axes.
     """
 
     def draw(at: Mapping[str, Any]) -> Drawn | None:
@@ -71,7 +71,6 @@ def convolution_space(
         # Products take their time, too.
         return tensors + number * min(rows_in, rows_out) * channels_in * channels_out // 8
 
-    tensor = _Filters(filters, letters)
     return Space(
         axes={
             "dtype": Choice(("float", "half")),
@@ -92,53 +91,35 @@ def convolution_space(
         draw=draw,
         elements=elements,
         limits=(1_000_001,),
-        in_step={"K": tensor.other_offsets, "Ci": tensor.other_channels("C"), "Co": tensor.other_channels("N")},
-        defined=tensor.is_counted,
+        in_step={f"K{letter.lower()}": partial(_with_counts, filters, letter) for letter in _KERNEL},
+        defined=partial(_is_counted, filters),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Filters:
-    """What the filters of a call say of its sizes, and what they become with another size."""
-
-    name: str
-    letters: Callable[[TensorArg], str]
-
-    def is_counted(self, call: OpCall) -> bool:
-        """A library reads as many counts as the tensors have offsets."""
-        counts = None if call.params is None else call.params.get("indice_num")
-        kernel = [length for letter, length in self._axes(call) if letter not in _CHANNELS]
-        claimed = [math.prod(kernel)] if kernel else []
-        pairs = call.inputs.get("indice_pairs")
-        if pairs is not None and pairs.dims:
-            claimed.append(pairs.dims[0])
-        return not isinstance(counts, tuple) or all(one <= len(counts) for one in claimed)
-
-    def other_offsets(self, call: OpCall, size: int) -> InStep:
-        """The last kernel axis has all offsets, and each of them a count, which is 0."""
-        dims = self._axes(call)
-        kernel = [axis for axis, (letter, _) in enumerate(dims) if letter not in _CHANNELS]
-        lengths = {axis: size if axis == kernel[-1] else 1 for axis in kernel}
-        counts = {"indice_num": (0,) * size} if size <= _MOST_COUNTS else {}
-        return self._changed([lengths.get(axis, length) for axis, (_, length) in enumerate(dims)], counts)
-
-    def other_channels(self, wanted: str) -> Callable[[OpCall, int], InStep]:
-        """The axis of that letter is the one that changes."""
-        return lambda call, size: self._changed([size if name == wanted else n for name, n in self._axes(call)], {})
-
-    def _axes(self, call: OpCall) -> list[tuple[str, int]]:
-        """Letter and length of each axis; empty where there is no tensor, or its axes have no such names."""
-        filters = {**call.inputs, **call.outputs}[self.name]
-        return [] if filters is None else list(zip(self.letters(filters), filters.dims, strict=False))
-
-    def _changed(self, dims: list[int], params: Params) -> InStep:
-        return InStep({self.name: tuple(dims)}, params) if dims else InStep()
+def _is_counted(filters: str, call: OpCall) -> bool:
+    """A library reads as many counts as the tensors have offsets."""
+    counts = None if call.params is None else call.params.get(_COUNTS)
+    kernel, pairs = _kernel_of(filters, call), call.inputs.get(_PAIRS)
+    claimed = [math.prod(kernel.values())] if kernel else []
+    if pairs is not None and pairs.dims:
+        claimed.append(pairs.dims[0])
+    return not isinstance(counts, tuple) or all(one <= len(counts) for one in claimed)
 
 
-def filter_letters(filters: TensorArg) -> str:
-    """One letter per axis of filters; none where the layout does not fit the rank."""
-    letters = axis_letters(filters.layout, len(filters.dims))
-    return letters if len(letters) == len(filters.dims) else ""
+def _with_counts(filters: str, letter: str, call: OpCall, size: int) -> InStep:
+    """With another length of that kernel axis every offset has a count, which is 0."""
+    kernel = _kernel_of(filters, call)
+    offsets = math.prod({**kernel, letter: size}.values())
+    return InStep(params={_COUNTS: (0,) * offsets} if letter in kernel and offsets <= _MOST_COUNTS[letter] else {})
+
+
+def _kernel_of(filters: str, call: OpCall) -> dict[str, int]:
+    """The length of each kernel axis; empty where there is no tensor, or its layout does not fit its rank."""
+    tensor = {**call.inputs, **call.outputs}[filters]
+    letters = "" if tensor is None else axis_letters(tensor.layout, len(tensor.dims))
+    if tensor is None or len(letters) != len(tensor.dims):
+        return {}
+    return {letter: length for letter, length in zip(letters, tensor.dims, strict=True) if letter in _KERNEL}
 
 
 def _strided(at: Mapping[str, Any]) -> dict[str, Triple]:
@@ -148,12 +129,8 @@ def _strided(at: Mapping[str, Any]) -> dict[str, Triple]:
     return {"stride": stride, "dilation": dilation, "pad": (pad[0], pad[1], pad[2])}
 
 
-_KERNEL: Final = "DHW"
-_PAIRS, _COUNTS, _OUTPUT_ROWS = "indice_pairs", "indice_num", "num_active_out"
-
-
 def fewer_pairs(rows_in: str, rows_out: str, filters: str) -> Mapping[str, Reduction]:
-    """The reductions of an operator over `indice_pairs` and `indice_num`.
+    """The reductions of an operator over `indice_pairs` and `indice_num` beside those of channels.
 
     `rows_in` [L, Ci] and `rows_out` [Y, Co] are the tensors whose rows the pairs name, `filters` the one with the
     kernel's axes; each may be an input or the output.
@@ -163,8 +140,6 @@ def fewer_pairs(rows_in: str, rows_out: str, filters: str) -> Mapping[str, Reduc
         "pairs": Reduction(lambda call: int(sum(call.param(_COUNTS))), parts.without_pairs),
         "rows_in": Reduction(lambda call: call.tensor(rows_in).dims[0], partial(parts.without_rows, side=0)),
         "rows_out": Reduction(lambda call: call.tensor(rows_out).dims[0], partial(parts.without_rows, side=1)),
-        "channels_in": Reduction(lambda call: call.tensor(rows_in).dims[1], partial(parts.without_channels, side=0)),
-        "channels_out": Reduction(lambda call: call.tensor(rows_out).dims[1], partial(parts.without_channels, side=1)),
         **{
             f"kernel_{axis.lower()}": Reduction(
                 partial(parts.planes, axis=axis), partial(parts.without_planes, axis=axis)
@@ -202,11 +177,6 @@ class _Tensors:
         shrunk = {(self.rows_in, self.rows_out)[one]: 0 for one in sides}
         params = {_OUTPUT_ROWS: call.param(_OUTPUT_ROWS) - (stop - start)} if 1 in sides and _says_rows(call) else {}
         return _reduced(call, _table(kept, columns), kept, shrunk, start, stop, params)
-
-    def without_channels(self, call: OpCall, start: int, stop: int, *, side: int) -> RecipeOutput:
-        """Of the rows of one side and of the filter."""
-        axes = {(self.rows_in, self.rows_out)[side]: 1, self.filters: self._letters(call).index("CN"[side])}
-        return _shrunk(call, axes, start, stop)
 
     def planes(self, call: OpCall, axis: str) -> int:
         """The kernel's length on that axis; with sub_m, whose middle must stay the middle, what lies on either side."""
@@ -277,11 +247,6 @@ def _reduced(
 ) -> RecipeOutput:
     arrays, outputs = _cut(call, axes or {}, range(start, stop))
     return changed(call, {**arrays, _PAIRS: table}, {**_counts(kept), **(params or {})}, outputs)
-
-
-def _shrunk(call: OpCall, axes: Mapping[str, int], start: int, stop: int) -> RecipeOutput:
-    arrays, outputs = _cut(call, axes, range(start, stop))
-    return changed(call, arrays, None, outputs)
 
 
 def _cut(

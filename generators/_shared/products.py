@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Bound, Criterion, DType, OpCall, Stream
+from mluops_gtest.authoring import Array, Bound, Criterion, DType, Layout, OpCall, Stream
 from mluops_gtest.authoring.rows import add_rows, wide_rows
 from mluops_gtest.authoring.sums import (
     assert_conditioned,
@@ -288,9 +288,13 @@ def bound_of(products: Products) -> Bound:
 
 def float64_is_exact(products: Products) -> bool:
     """Every sum is exact in float64 in any order, so BLAS may choose one."""
-    largest = largest_magnitude(products.rows) * largest_magnitude(products.matrices)
-    exponent = lattice_exponent(products.rows) + lattice_exponent(products.matrices)
-    return sums_are_exact(exponent, largest, products.longest_sum)
+    return products_are_exact(products.rows, products.matrices, products.longest_sum)
+
+
+def products_are_exact(left: Array, right: Array, terms: int) -> bool:
+    """No float64 sum of so many products of a value of each array ever rounds."""
+    largest = largest_magnitude(left) * largest_magnitude(right)
+    return sums_are_exact(lattice_exponent(left) + lattice_exponent(right), largest, terms)
 
 
 def by_matrix_products(products: Products) -> Array:
@@ -407,6 +411,20 @@ def _terms_of_pairs(products: Products) -> Terms:
     ]
     targets = np.concatenate([np.zeros(0, np.int64), *(meeting[0] for meeting in products.meetings)])
     return Terms(np.concatenate([np.zeros((0, products.shape[1])), *parts]), targets, products.count)
+
+
+def stacked_weights(filters: Array, layout: Layout, *, to: Literal[0, 1]) -> Array:
+    """Under each other the matrices of all offsets as kernels take them, [K·I, O] float32; `to` as in `gather_sums`."""
+    dims = filters.shape
+    match layout:
+        case Layout.NHWC | Layout.NDHWC:
+            by_offset = filters.reshape(dims[0], -1, dims[-1]).transpose(1, 2, 0)
+        case Layout.NCHW | Layout.NCDHW:
+            by_offset = filters.reshape(dims[0], dims[1], -1).transpose(2, 1, 0)
+        case _:
+            by_offset = filters.reshape(-1, dims[-2], dims[-1])
+    matrices = by_offset if to == 1 else by_offset.swapaxes(1, 2)
+    return np.ascontiguousarray(matrices, np.float32).reshape(-1, matrices.shape[2])
 
 
 # Gathered values per block of rows: 4 MiB of float32, however many offsets and channels there are.

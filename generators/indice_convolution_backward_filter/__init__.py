@@ -1,7 +1,7 @@
 """indice_convolution_backward_filter: the gradient of a sparse convolution with respect to its filters."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +12,6 @@ from mluops_gtest.authoring import (
     Array,
     Baseline,
     Bound,
-    Criterion,
     DType,
     Layout,
     OpCall,
@@ -25,112 +24,52 @@ from mluops_gtest.authoring import (
     Status,
     TensorDesc,
     TensorSpec,
-    Theory,
-    diff1_and_diff2,
-)
-from mluops_gtest.authoring.c_api import (
-    ASKED_SIZE,
-    HANDLE,
-    WORKSPACE,
-    WORKSPACE_SIZE,
-    CFunction,
-    CSignature,
-    CType,
-    descriptor,
-    host_array,
-    scalar,
-    tensor,
-)
-from mluops_gtest.authoring.checks import (
-    arch,
-    arrays,
-    descriptors,
-    dim,
-    dims,
-    dtypes,
-    empty,
-    handle,
-    large,
-    params,
-    pointers,
-    ranks,
-    require,
-    strided,
-    workspace,
+    axis,
+    checks,
 )
 from mluops_gtest.authoring.exact_numbers import ExactElement, products, total
 from mluops_gtest.authoring.left_open import find_nonfinite, find_subnormal
 from mluops_gtest.authoring.rows import wide_rows
-from mluops_gtest.authoring.sums import exact_sums, largest_magnitude, lattice_exponent, sums_are_exact
+from mluops_gtest.authoring.sums import exact_sums, lattice_unit
 from mluops_gtest.authoring.suspects import Suspect
 
-from .._shared.connections import broken_pairs, pairs_in_use, pairs_size, pairs_theory
-from .._shared.products import each
-from .._shared.wrong_pairs import Rows, wrong_pairs
-
-# §1.5.1
-CRITERIA: Final[dict[DType, tuple[Criterion, ...]]] = {
-    DType.FLOAT: diff1_and_diff2(1e-5),
-    DType.HALF: diff1_and_diff2(3e-3),
-}
-
-
-# The parameter checks in their normative order; the first that does not hold decides the status.
-
-
-# More input rows than this are refused.
-ROWS_LIMIT: Final = 1_000_000
-
-_FLOATS: Final = (DType.FLOAT, DType.HALF)
-# §1.4: [Kh, Kw, Ci, Co] and [Kd, Kh, Kw, Ci, Co].
-_RANKS: Final = (4, 5)
-
-
-def _dim(call: OpCall, tensor: str, axis: int) -> int:
-    return call.tensor(tensor).dims[axis]
-
-
-# Neither sub_m nor an entry of indice_num is checked, nor is any layout: §1.4 has ARRAY stand for DHWCN and HWCN.
-CHECKS: Final = (
-    handle("§1.3"),
-    descriptors(doc="§1.3"),
-    arrays(doc="§1.3, §1.4"),
-    # Forward and backward data answer NOT_SUPPORTED here, and only to 1.
-    params("inverse", doc="§1.4, as released"),
-    strided(doc="§1.1"),
-    arch("released"),
-    dtypes("indice_pairs", "features", doc="§1.1, §1.3"),
-    dtypes("output_grad = features", "filters_grad = features", doc="§1.1, as released", name="dtype_equal"),
-    large(doc="released"),
-    ranks("features", "output_grad", "indice_pairs", doc="§1.1"),
-    ranks("filters_grad", doc="§1.1, §1.4"),
-    dim("features", 1, lambda call: _dim(call, "filters_grad", -2), "features[1] must be Ci", "§1.1, §1.4"),
-    dim("output_grad", 1, lambda call: _dim(call, "filters_grad", -1), "output_grad[1] must be Co", "§1.1, §1.4"),
-    dims("features.0 = indice_pairs.2", "indice_pairs.1", doc="§1.1"),
-    dim(
-        "indice_pairs",
-        0,
-        lambda call: math.prod(call.tensor("filters_grad").dims[:-2]),
-        "indice_pairs[0] must be Kd·Kh·Kw",
-        "§1.1, §1.4",
-    ),
-    # §1.1 knows no limit of sizes; the released code has this one.
-    require(
-        "indice_pairs_rows",
-        lambda call: _dim(call, "indice_pairs", 2) <= ROWS_LIMIT,
-        f"indice_pairs must have at most {ROWS_LIMIT} columns",
-        "released",
-    ),
-    empty(doc="§1.1"),
-    pointers(doc="§1.3"),
-    workspace("§2.2"),
+from .._shared.connections import pairs_in_use, pairs_size
+from .._shared.convolution import (
+    CRITERIA,
+    FLOATS,
+    convolution_function,
+    pairs_work,
+    rows_within_limit,
+    sound_pairs,
+    torch_blocks,
 )
+from .._shared.products import each, products_are_exact
+from .._shared.wrong_pairs import wrong_pairs
 
-# As released: the size comes first.
-QUERIES: Final = {
-    "mluOpGetIndiceConvolutionBackwardFilterWorkspaceSize": QueryChecks((SIZE_NULL, "… features_ptr_null"))
-}
-
+# The parameter checks in their normative order; the first that does not hold decides the status. Neither sub_m nor an
+# entry of indice_num is checked, nor is any layout: §1.4 has ARRAY stand for DHWCN and HWCN.
+CHECKS: Final = (
+    checks.handle("§1.3"),
+    checks.descriptors(doc="§1.3"),
+    checks.arrays(doc="§1.3, §1.4"),
+    # Forward and backward data answer NOT_SUPPORTED here, and only to 1.
+    checks.params("inverse", doc="§1.4, as released"),
+    checks.strided(doc="§1.1"),
+    checks.arch("released"),
+    checks.dtypes("indice_pairs", "features", doc="§1.1, §1.3"),
+    checks.dtypes("output_grad = features", "filters_grad = features", doc="§1.1, as released", name="dtype_equal"),
+    checks.large(doc="released"),
+    checks.ranks("features", "output_grad", "indice_pairs", doc="§1.1"),
+    checks.ranks("filters_grad", doc="§1.1, §1.4"),
+    checks.dims("features.1", "output_grad.1", doc="§1.1, §1.4"),
+    checks.dims("features.0 = indice_pairs.2", "indice_pairs.1", doc="§1.1"),
+    checks.dims("indice_pairs.0", doc="§1.1, §1.4"),
+    # §1.1 knows no limit of sizes; the released code has this one.
+    rows_within_limit("released", Status.BAD_PARAM),
+    checks.empty(doc="§1.1"),
+    checks.pointers(doc="§1.3"),
+    checks.workspace("§2.2"),
+)
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY: Final = {
     "features_empty": "without rows indice_pairs is empty, without channels filters_grad is",
@@ -145,48 +84,9 @@ NOT_TOGETHER: Final = {
 }
 
 
-# What the document takes for granted about the pairs: no kernel can be held to a case that breaks it.
-
-
-def precondition(call: OpCall) -> str | None:
-    """A count of 0 … L per kernel offset (§1.3); rows that exist, each once per offset; with sub_m an identity centre.
-
-    The released code checks none of it: there a negative count is 0, and one beyond L reads behind the table.
-    """
-    pairs, counts = call.array("indice_pairs"), call.param("indice_num")
-    rows_in = pairs.shape[2]
-    if any(not 0 <= count <= rows_in for count in counts):
-        return f"indice_num has an entry outside of 0 … {rows_in}"
-    return broken_pairs(
-        pairs,
-        counts,
-        offsets=math.prod(call.tensor("filters_grad").dims[:-2]),
-        rows_in=rows_in,
-        rows_out=call.tensor("output_grad").dims[0],
-        sub_m=call.param("sub_m") != 0,
-    )
-
-
-# What cases are declared for in size.
-
-
-SIZES: Final[Mapping[str, SizedAxis]] = {
-    "rows_in": SizedAxis("features", 0),
-    "rows_out": SizedAxis("output_grad", 0),
-    "channels_in": SizedAxis("features", 1),
-    "channels_out": SizedAxis("output_grad", 1),
-    # Kernels of one row: [[1,] 1, K, Ci, Co].
-    "offsets": SizedAxis("filters_grad", -3),
-    "pairs": pairs_size("features", 0),
-}
-
-
-# The oracle: §3.1's products of gathered rows with sums that are exact in float64, rounded once.
-
-
-# Pairs whose rows are gathered at a time: 2 MiB of float64 for each side at 128 channels.
+# The oracle: §3.1's products of gathered rows with sums that are exact in float64, rounded once. Pairs whose rows are
+# gathered at a time: 2 MiB of float64 for each side at 128 channels.
 _BLOCK_PAIRS: Final = 1 << 11
-_LARGEST_EXPONENT: Final = 1023
 
 
 class Operands(NamedTuple):
@@ -214,11 +114,6 @@ class Operands(NamedTuple):
         """The most products that any element of filters_grad sums."""
         return max((pairs.shape[1] for pairs in self.pairs), default=0)
 
-    @property
-    def unit_exponent(self) -> int:
-        """Every product is a multiple of 2 to this power."""
-        return lattice_exponent(self.features) + lattice_exponent(self.output_grad)
-
 
 def reference(call: OpCall) -> Baseline:
     """filters_grad, the same bits on every machine."""
@@ -244,24 +139,13 @@ def bound(call: OpCall) -> dict[str, Bound]:
     with np.errstate(over="ignore", invalid="ignore"):
         sums = by_matrix_products(magnitudes).astype(np.float32)
     terms = np.array([pairs.shape[1] for pairs in operands.pairs]).reshape(*kernel, 1, 1)
-    # Where all inputs are 0 the exponent is beyond that of any float.
-    unit = 2.0 ** min(operands.unit_exponent, _LARGEST_EXPONENT)
+    unit = lattice_unit(operands.features, operands.output_grad)
     return {"filters_grad": Bound(sums.reshape(*kernel, channels_in, channels_out), terms, unit=unit, products=True)}
 
 
 def float64_is_exact(operands: Operands) -> bool:
     """Every sum is exact in float64 in any order, so BLAS may choose one."""
-    largest = largest_magnitude(operands.features) * largest_magnitude(operands.output_grad)
-    return sums_are_exact(operands.unit_exponent, largest, operands.longest)
-
-
-def offset_products(operands: Operands, offset: int, channels_in: slice) -> Array:
-    """What the offset sums for these input channels: float64 [n, channels · Co], all exact."""
-    inputs, outputs = operands.pairs[offset]
-    features = operands.features[inputs, channels_in].astype(np.float64)
-    # The product of two float32 values has at most 48 bits, and float64 holds 53.
-    terms: Array = features[:, :, None] * operands.output_grad[outputs][:, None]
-    return terms.reshape(len(terms), math.prod(terms.shape[1:]))
+    return products_are_exact(operands.features, operands.output_grad, operands.longest)
 
 
 def by_matrix_products(operands: Operands) -> Array:
@@ -283,6 +167,15 @@ def by_matrix_products(operands: Operands) -> Array:
     return sums
 
 
+def offset_products(operands: Operands, offset: int, channels_in: slice) -> Array:
+    """What the offset sums for these input channels: float64 [n, channels · Co], all exact."""
+    inputs, outputs = operands.pairs[offset]
+    features = operands.features[inputs, channels_in].astype(np.float64)
+    # The product of two float32 values has at most 48 bits, and float64 holds 53.
+    terms: Array = features[:, :, None] * operands.output_grad[outputs][:, None]
+    return terms.reshape(len(terms), math.prod(terms.shape[1:]))
+
+
 def _one_by_one(operands: Operands) -> Array:
     sums = np.zeros(operands.shape, np.float64)
     for offset, channel_in in np.ndindex(operands.shape[:2]):
@@ -290,22 +183,27 @@ def _one_by_one(operands: Operands) -> Array:
     return sums
 
 
-# Mistakes that kernels make about the pairs of an offset, and about which offset they belong to.
+# Mistakes that kernels make about the pairs of an offset, and about which offset they belong to. Those that a place or
+# a law of values tells already are not among them.
+_PAIRS = {
+    "inputs_twice", "outputs_twice", "positions", "sorted_apart", "stride_of_counts", "tail_is_row_0", "first_count",
+    "one_pair", "skips_empty", "pairs_of_next", "pairs_repeated", "stride_of_outputs", "middle_of_all",
+}  # fmt: skip
 
 
-def _of_pairs(misread: Callable[[Array], Array]) -> Suspect:
-    """The sums over what is made of the pairs [2, n] of every offset."""
-    return _of_operands(lambda given: given._replace(pairs=tuple(misread(pairs) for pairs in given.pairs)))
-
-
-def _of_operands(
-    misread: Callable[[Operands], Operands | None], finished: Callable[[Array, Operands], Array] = lambda sums, _: sums
+def _of_pairs(
+    misread: Callable[[OpCall], Iterable[Any]], finished: Callable[[Array, Operands], Array] = lambda sums, _: sums
 ) -> Suspect:
+    """The sums over these pairs [2, n] of every offset; nothing where one names a row that does not exist."""
+
     def outputs(call: OpCall) -> Mapping[str, Array]:
-        operands = misread(Operands.of(call))
-        if operands is None:
+        right, gradient = Operands.of(call), call.tensor("filters_grad")
+        limits = np.array([[len(right.features)], [len(right.output_grad)]])
+        pairs = [np.stack(one).astype(np.int64) for one in misread(call)]
+        if any((one >= limits).any() for one in pairs):
             return {}
-        gradient = call.tensor("filters_grad")
+        # A row of −1 is the last one.
+        operands = right._replace(pairs=tuple(one % limits for one in pairs))
         with np.errstate(over="ignore", invalid="ignore"):
             sums = finished(by_matrix_products(operands), operands)
             return {"filters_grad": sums.astype(gradient.dtype.storage).reshape(gradient.dims)}
@@ -313,59 +211,33 @@ def _of_operands(
     return outputs
 
 
-# Those that a place or a law of values tells already are not among them.
-_PAIRS = {
-    "inputs_twice", "outputs_twice", "positions", "sorted_apart", "stride_of_counts", "tail_is_row_0", "first_count",
-    "one_pair", "skips_empty", "pairs_of_next", "pairs_repeated", "stride_of_outputs", "middle_of_all",
-}  # fmt: skip
-
-
-def _of_rows(rows: Callable[[OpCall], list[Rows]]) -> Suspect:
-    def outputs(call: OpCall) -> Mapping[str, Array]:
-        limits = np.array([[call.tensor("features").dims[0]], [call.tensor("output_grad").dims[0]]])
-        # A row of −1 is the last one.
-        pairs = tuple(np.stack(one).astype(np.int64) % limits for one in rows(call))
-        return _of_operands(lambda given: given._replace(pairs=pairs))(call)
-
-    return outputs
-
-
-def _rows_exchanged(given: Operands) -> Operands | None:
-    exchanged = given._replace(pairs=tuple(pairs[::-1] for pairs in given.pairs))
-    for inputs, outputs in exchanged.pairs:
-        if inputs.size and (inputs.max() >= len(given.features) or outputs.max() >= len(given.output_grad)):
-            return None
-    return exchanged
-
-
-def _mean(sums: Array, operands: Operands) -> Array:
-    numbers = np.array([pairs.shape[1] for pairs in operands.pairs])
-    means: Array = sums / np.maximum(numbers, 1)[:, None, None]
-    return means
-
-
-def _transposed(sums: Array, operands: Operands) -> Array:
-    del operands
-    return np.ascontiguousarray(sums.swapaxes(1, 2))
+def _right_pairs(call: OpCall) -> tuple[Array, ...]:
+    return Operands.of(call).pairs
 
 
 SUSPECTS = {
-    "the last pair of every offset wins": _of_pairs(lambda pairs: pairs[:, -1:]),
-    "the first pair of every offset is missing": _of_pairs(lambda pairs: pairs[:, 1:]),
-    "the last pair of every offset is missing": _of_pairs(lambda pairs: pairs[:, :-1]),
-    "sums are divided by indice_num": _of_operands(lambda given: given, _mean),
-    "the rows of every pair are exchanged": _of_operands(_rows_exchanged),
-    "the opposite offset's pairs are taken": _of_operands(lambda given: given._replace(pairs=given.pairs[::-1])),
-    "the matrix of every offset is transposed": _of_operands(lambda given: given, _transposed),
-    **{f"it {one.message}": _of_rows(one.rows) for one in wrong_pairs("features", "output_grad") if one.name in _PAIRS},
+    "the last pair of every offset wins": _of_pairs(lambda call: [one[:, -1:] for one in _right_pairs(call)]),
+    "the first pair of every offset is missing": _of_pairs(lambda call: [one[:, 1:] for one in _right_pairs(call)]),
+    "the last pair of every offset is missing": _of_pairs(lambda call: [one[:, :-1] for one in _right_pairs(call)]),
+    "sums are divided by indice_num": _of_pairs(
+        _right_pairs, lambda sums, used: sums / np.array([max(one.shape[1], 1) for one in used.pairs])[:, None, None]
+    ),
+    "the rows of every pair are exchanged": _of_pairs(lambda call: [one[::-1] for one in _right_pairs(call)]),
+    "the opposite offset's pairs are taken": _of_pairs(lambda call: _right_pairs(call)[::-1]),
+    "the matrix of every offset is transposed": _of_pairs(
+        _right_pairs, lambda sums, _: np.ascontiguousarray(sums.swapaxes(1, 2))
+    ),
+    **{
+        f"it {one.message}": _of_pairs(one.rows) for one in wrong_pairs("features", "output_grad") if one.name in _PAIRS
+    },
 }
 
 
-# One element of filters_grad: features[pairs[k, 0, l], ci] · output_grad[pairs[k, 1, l], co] over all pairs of k.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
-    """The products of the pairs of one offset; whatever the layout says, the axes are [Kd,] Kh, Kw, Ci, Co (§1.4)."""
+    """One element: features[pairs[k, 0, l], ci] · output_grad[pairs[k, 1, l], co] over all pairs of its offset k.
+
+    Whatever the layout says, the axes are [Kd,] Kh, Kw, Ci, Co (§1.4).
+    """
     features, gradients, pairs = (call.array(name) for name in ("features", "output_grad", "indice_pairs"))
     kernel = call.tensor("filters_grad").dims[:-2]
 
@@ -378,51 +250,8 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     return {"filters_grad": filters_grad}
 
 
-# The kernel's own checks: §1.1 to §1.4 of the document, in the order of the released code.
-
-
-def refusal(call: OpCall) -> Status | None:
-    """The status of a call that does not compute, or None."""
-    arguments = (*call.inputs.values(), *call.outputs.values())
-    if call.handle is None or None in arguments or call.param("indice_num") is None or call.param("inverse") != 0:
-        return Status.BAD_PARAM
-    features, grad, pairs, result = (
-        call.tensor(name).desc for name in ("features", "output_grad", "indice_pairs", "filters_grad")
-    )
-    if any(desc.is_strided for desc in (features, grad, pairs, result)):
-        return Status.NOT_SUPPORTED
-    if call.handle.arch < 370:
-        return Status.ARCH_MISMATCH
-    if pairs.dtype is not DType.INT32 or {features.dtype, grad.dtype, result.dtype} not in (
-        {DType.HALF},
-        {DType.FLOAT},
-    ):
-        return Status.BAD_PARAM
-    counts = [math.prod(desc.dims) for desc in (features, grad, pairs, result)]
-    if max(counts) >= 2**31:
-        return Status.NOT_SUPPORTED
-    if not _shapes_fit(features, grad, pairs, result):
-        return Status.BAD_PARAM
-    if 0 in counts:
-        return Status.SUCCESS
-    if any(argument is None or argument.null for argument in arguments):
-        return Status.BAD_PARAM
-    return Status.BAD_PARAM if call.workspace is None and call.workspace_size > 0 else None
-
-
-def _shapes_fit(features: TensorDesc, grad: TensorDesc, pairs: TensorDesc, result: TensorDesc) -> bool:
-    """[L, Ci], [Y, Co], [K, 2, L] and [[Kd,] Kh, Kw, Ci, Co], of at most a million input rows."""
-    if (len(features.dims), len(grad.dims), len(pairs.dims)) != (2, 2, 3) or len(result.dims) not in (4, 5):
-        return False
-    rows, channels_in = features.dims
-    *kernel, result_in, result_out = result.dims
-    if (result_in, result_out) != (channels_in, grad.dims[1]) or rows > 1_000_000:
-        return False
-    return pairs.dims == (math.prod(kernel), 2, rows)
-
-
-# An implementation that shares nothing with the reference: float32, the sums cut into tiles of pairs.
-
+# The kernel shares nothing with the reference: its own checks, §1.1 to §1.4 in the order of the released code, then
+# float32 sums, cut into tiles of pairs.
 
 # Pairs per tile: enough that the threads of BLAS seldom wait for each other, and few enough that a float32 sum of
 # hundreds of thousands of products loses little, because tiles are summed apart.
@@ -431,7 +260,7 @@ _TILE: Final = 4096
 
 def kernel(call: OpCall) -> Status:
     """Answer the status of the call and, where it computes, write filters_grad."""
-    status = refusal(call)
+    status = _refusal(call)
     if status is not None:
         return status
     features, grad = (call.array(name).astype(np.float32, copy=False) for name in ("features", "output_grad"))
@@ -449,63 +278,52 @@ def kernel(call: OpCall) -> Status:
     return Status.SUCCESS
 
 
-# With torch: per kernel offset gather both sides and multiply, all in float32.
+def _refusal(call: OpCall) -> Status | None:
+    """The status of a call that does not compute, or None."""
+    arguments = (*call.inputs.values(), *call.outputs.values())
+    if call.handle is None or None in arguments or call.param("indice_num") is None or call.param("inverse") != 0:
+        return Status.BAD_PARAM
+    features, grad, pairs, result = descs = tuple(
+        call.tensor(name).desc for name in ("features", "output_grad", "indice_pairs", "filters_grad")
+    )
+    if any(desc.is_strided for desc in descs):
+        return Status.NOT_SUPPORTED
+    if call.handle.arch < 370:
+        return Status.ARCH_MISMATCH
+    types = {features.dtype, grad.dtype, result.dtype}
+    if pairs.dtype is not DType.INT32 or types not in ({DType.HALF}, {DType.FLOAT}):
+        return Status.BAD_PARAM
+    numbers = [math.prod(desc.dims) for desc in descs]
+    if max(numbers) >= 2**31:
+        return Status.NOT_SUPPORTED
+    if not _shapes_fit(features, grad, pairs, result):
+        return Status.BAD_PARAM
+    if 0 in numbers:
+        return Status.SUCCESS
+    if any(argument is None or argument.null for argument in arguments):
+        return Status.BAD_PARAM
+    return Status.BAD_PARAM if call.workspace is None and call.workspace_size > 0 else None
 
 
-# Pairs per product on the processor: few enough for the cache, many enough that threads seldom wait for each other.
-_TORCH_PAIRS = 16384
+def _shapes_fit(features: TensorDesc, grad: TensorDesc, pairs: TensorDesc, result: TensorDesc) -> bool:
+    """[L, Ci], [Y, Co], [K, 2, L] and [[Kd,] Kh, Kw, Ci, Co], of at most a million input rows."""
+    if (len(features.dims), len(grad.dims), len(pairs.dims)) != (2, 2, 3) or len(result.dims) not in (4, 5):
+        return False
+    rows, channels_in = features.dims
+    *kernel, result_in, result_out = result.dims
+    if (result_in, result_out) != (channels_in, grad.dims[1]) or rows > 1_000_000:
+        return False
+    return pairs.dims == (math.prod(kernel), 2, rows)
 
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Write filters_grad; half is computed in float32 and rounded once."""
-    import torch
-
+    """Write filters_grad: gather both sides and multiply in float32; half is rounded once."""
     features, grad = inputs["features"].float(), inputs["output_grad"].float()
-    result = outputs["filters_grad"].flatten(0, -3)
-    for filters, pairs, count in zip(result, inputs["indice_pairs"], call.param("indice_num"), strict=True):
-        sums = torch.zeros(filters.shape, dtype=torch.float32, device=features.device)
-        step = _TORCH_PAIRS if features.device.type == "cpu" else max(1, count)
-        for first in range(0, count, step):
-            in_rows, out_rows = pairs[:, first : min(first + step, count)]
-            sums.addmm_(features.index_select(0, in_rows).T, grad.index_select(0, out_rows))
-        filters.copy_(sums)
-
-
-# The C functions: §2.2 of the document.
-
-
-C_API = (
-    CSignature(
-        CFunction(
-            "mluOpIndiceConvolutionBackwardFilter",
-            (
-                HANDLE,
-                *tensor("features", "output_grad", "indice_pairs"),
-                *host_array("indice_num", type=CType.INT64),
-                *scalar("inverse", "sub_m", type=CType.INT64),
-                WORKSPACE,
-                WORKSPACE_SIZE,
-                *tensor("filters_grad"),
-            ),
-        ),
-        query=CFunction(
-            "mluOpGetIndiceConvolutionBackwardFilterWorkspaceSize",
-            (
-                HANDLE,
-                *descriptor("features", "output_grad", "indice_pairs", "filters_grad"),
-                *host_array("indice_num", type=CType.INT64),
-                *scalar("inverse", "sub_m", type=CType.INT64),
-                ASKED_SIZE,
-            ),
-        ),
-    ),
-)
-
-
-def theory(call: OpCall) -> Theory:
-    """A product per pair and per entry of its matrix."""
-    *_, channels_in, channels_out = call.tensor("filters_grad").dims
-    return pairs_theory(call, channels_in, channels_out)
+    result = outputs["filters_grad"]
+    sums = features.new_zeros(result.flatten(0, -3).shape)
+    for offset, in_rows, out_rows in torch_blocks(inputs["indice_pairs"], call.param("indice_num")):
+        sums[offset].addmm_(features.index_select(0, in_rows).T, grad.index_select(0, out_rows))
+    result.copy_(sums.view(result.shape))
 
 
 OPERATOR: Final = Operator(
@@ -515,9 +333,9 @@ OPERATOR: Final = Operator(
     # §1.1's own summary, regions of interest, belongs to another operator.
     summary="Sums up, for every kernel offset, the products featuresᵀ · output_grad of the rows that meet there.",
     inputs=(
-        TensorSpec("features", "[L, Ci]", _FLOATS),
-        TensorSpec("output_grad", "[Y, Co]", _FLOATS),
-        TensorSpec("indice_pairs", "[K, 2, L]", (DType.INT32,)),
+        TensorSpec("features", "[L, Ci]", FLOATS),
+        TensorSpec("output_grad", "[Y, Co]", FLOATS),
+        TensorSpec("indice_pairs", "[Kd·Kh·Kw, 2, L]", (DType.INT32,)),
     ),
     outputs=(OutputSpec("filters_grad", "[[Kd,] Kh, Kw, Ci, Co]", CRITERIA, (Layout.ARRAY, Layout.HWCN)),),
     params=ParamMessage(
@@ -530,24 +348,33 @@ OPERATOR: Final = Operator(
             ParamField("indice_num", 3, "int64", "repeated"),
         ),
     ),
+    axes={
+        "rows_in": axis("L", of="features"),
+        "rows_out": axis("Y", of="output_grad"),
+        "channels_in": axis("Ci", of="filters_grad"),
+        "channels_out": axis("Co", of="filters_grad"),
+    },
+    # Cases are declared for offsets in kernels of one row: [[1,] 1, K, Ci, Co].
+    sizes={"offsets": SizedAxis("filters_grad", -3), "pairs": pairs_size("features", 0)},
     checks=CHECKS,
     subsumed={
         "filters_grad_empty": "without channels features or output_grad is empty, without offsets indice_pairs: all "
         "answer before"
     },
-    queries=QUERIES,
-    answered_anyway=ANSWERED_ANYWAY,
+    # As released: the size comes first.
+    queries={"mluOpGetIndiceConvolutionBackwardFilterWorkspaceSize": QueryChecks((SIZE_NULL, "… features_ptr_null"))},
     not_together=NOT_TOGETHER,
+    answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
-    precondition=precondition,
+    bound=bound,
+    suspects=SUSPECTS,
+    theory=pairs_work("features", "output_grad"),
+    # The released code checks no count: there a negative one is 0, and one beyond L reads behind the table.
+    precondition=sound_pairs("output_grad"),
     # The document says nothing of NaN and Inf.
     left_open={"undefined": find_nonfinite, "subnormal": find_subnormal},
-    kernel=kernel,
-    suspects=SUSPECTS,
-    theory=theory,
-    bound=bound,
-    sizes=SIZES,
-    c_api=C_API,
     exact=elements,
+    kernel=kernel,
     torch_kernel=torch_kernel,
+    c_api=convolution_function("IndiceConvolutionBackwardFilter", "inverse", "sub_m"),
 )

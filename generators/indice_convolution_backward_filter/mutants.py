@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Layout, Mutant, OpCall, Status
-from mluops_gtest.authoring.mistakes import cached_by_shape, input_cleared, part_left, sum_goes_on, tails_left
+from mluops_gtest.authoring.mistakes import cached_by_shape, input_cleared, left, part_left, sum_goes_on, tails_left
 from mluops_gtest.authoring.roundings import FLUSHED_WRITE, WRONG_WRITES, flushed
 
 from .._shared.interpolation import shortened
@@ -16,21 +16,8 @@ from .._shared.wrong_pairs import Rows, right_rows, wrong_pairs
 _TILE: Final = 64
 
 
-def right_factors(call: OpCall) -> tuple[Array, Array]:
-    """Features and gradients in float32."""
-    return call.array("features").astype(np.float32), call.array("output_grad").astype(np.float32)
-
-
-def _right_sum(features: Array, grads: Array) -> Array:
-    return features.T @ grads
-
-
-def _right_place(_: OpCall, sums: Array) -> Array:
-    return sums
-
-
-def _write(result: Array, sums: Array) -> None:
-    result[...] = sums
+def _as_float(values: Array) -> Array:
+    return values.astype(np.float32)
 
 
 def variant(
@@ -38,17 +25,16 @@ def variant(
     message: str,
     *,
     rows: Callable[[OpCall], list[Rows]] = right_rows,
-    factors: Callable[[OpCall], tuple[Array, Array]] = right_factors,
-    add_up: Callable[[Array, Array], Array] = _right_sum,
-    place: Callable[[OpCall, Array], Array] = _right_place,
-    write: Callable[[Array, Array], None] = _write,
+    factor: Callable[[Array], Array] = _as_float,
+    add_up: Callable[[Array, Array], Array] = lambda features, grads: features.T @ grads,
+    place: Callable[[OpCall, Array], Array] = lambda _, sums: sums,
+    write: Callable[[Array, Array], None] = lambda result, sums: np.copyto(result, sums, casting="same_kind"),
 ) -> Mutant:
     """The loop of §3.1 in float32 with one part exchanged: gather, multiply, put each product [Ci, Co] in its place."""
 
     def run(call: OpCall) -> Status:
         result = call.array("filters_grad")
-        features, grads = factors(call)
-        met = rows(call)
+        features, grads, met = factor(call.array("features")), factor(call.array("output_grad")), rows(call)
         sums = np.zeros((len(met), *result.shape[-2:]), np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             for k, (inputs, outputs) in enumerate(met):
@@ -60,22 +46,6 @@ def variant(
 
 
 _RIGHT: Final = variant("", "").run
-
-# With what precision.
-
-
-def rounded(rounded: Callable[[Array], Array]) -> Callable[[OpCall], tuple[Array, Array]]:
-    """Both factors as a matrix unit takes them."""
-
-    def factors(call: OpCall) -> tuple[Array, Array]:
-        features, grads = right_factors(call)
-        return rounded(features), rounded(grads)
-
-    return factors
-
-
-def _own_factors(call: OpCall) -> tuple[Array, Array]:
-    return call.array("features"), call.array("output_grad")
 
 
 def _add_in_own_type(features: Array, grads: Array) -> Array:
@@ -90,23 +60,11 @@ def _last_tile_stays(features: Array, grads: Array) -> Array:
     return features[first:].T @ grads[first:]
 
 
-def _mean(features: Array, grads: Array) -> Array:
-    return features.T @ grads / np.float32(max(1, len(features)))
-
-
 # Where the products go.
 
 
 def _kernel_axes(call: OpCall) -> tuple[int, ...]:
     return call.tensor("filters_grad").dims[:-2]
-
-
-def _transposed(_: OpCall, sums: Array) -> Array:
-    return sums.swapaxes(1, 2).reshape(sums.shape)
-
-
-def _mirrored(_: OpCall, sums: Array) -> Array:
-    return sums[::-1]
 
 
 def _width_slowest(call: OpCall, sums: Array) -> Array:
@@ -122,27 +80,11 @@ def _width_is_height(call: OpCall, sums: Array) -> Array:
     return planes
 
 
-def _not_reset(_: OpCall, sums: Array) -> Array:
-    return np.cumsum(sums, axis=0)
-
-
 def _sub_m_by_symmetry(call: OpCall, sums: Array) -> Array:
     if call.param("sub_m") == 1 and sums.shape[1] == sums.shape[2]:
         for k in range(len(sums) // 2):
             sums[-1 - k] = sums[k].T
     return sums
-
-
-# What a variant of the loop cannot show.
-
-
-def _leaves_empty_offsets(call: OpCall) -> Status:
-    by_offset = call.array("filters_grad").reshape(-1, *call.tensor("filters_grad").dims[-2:])
-    before = by_offset.copy()
-    _RIGHT(call)
-    empty = [k for k, count in enumerate(call.param("indice_num")) if count == 0]
-    by_offset[empty] = before[empty]
-    return Status.SUCCESS
 
 
 def _refuses(name: str, message: str, wrongly: Callable[[OpCall], bool]) -> Mutant:
@@ -151,16 +93,16 @@ def _refuses(name: str, message: str, wrongly: Callable[[OpCall], bool]) -> Muta
 
 MUTANTS: Final = (
     *(variant(one.name, one.message, rows=one.rows) for one in wrong_pairs("features", "output_grad")),
-    variant("tf32", "multiplies in TF32", factors=rounded(lambda values: shortened(values, 11))),
-    variant("bfloat16", "multiplies in bfloat16", factors=rounded(lambda values: shortened(values, 8))),
-    variant("own_type", "accumulates half in half", factors=_own_factors, add_up=_add_in_own_type),
+    variant("tf32", "multiplies in TF32", factor=lambda values: shortened(_as_float(values), 11)),
+    variant("bfloat16", "multiplies in bfloat16", factor=lambda values: shortened(_as_float(values), 8)),
+    variant("own_type", "accumulates half in half", factor=lambda values: values, add_up=_add_in_own_type),
     variant("tile_overwrites", "keeps the last tile of a sum instead of adding it", add_up=_last_tile_stays),
-    variant("mean", "divides by indice_num", add_up=_mean),
-    variant("transposed", "writes [Co, Ci] per offset", place=_transposed),
-    variant("kernel_mirrored", "writes to the opposite offset", place=_mirrored),
+    variant("mean", "divides by indice_num", add_up=lambda f, g: f.T @ g / np.float32(max(1, len(f)))),
+    variant("transposed", "writes [Co, Ci] per offset", place=lambda _, sums: sums.swapaxes(1, 2)),
+    variant("kernel_mirrored", "writes to the opposite offset", place=lambda _, sums: sums[::-1]),
     variant("width_slowest", "counts offsets with the width as the slowest axis", place=_width_slowest),
     variant("width_is_height", "takes Kh for Kw", place=_width_is_height),
-    variant("not_reset", "goes on with the sum of the offset before", place=_not_reset),
+    variant("not_reset", "goes on with the sum of the offset before", place=lambda _, sums: np.cumsum(sums, axis=0)),
     variant("by_symmetry", "copies offset k transposed to K−1−k with sub_m", place=_sub_m_by_symmetry),
     *(variant(name, message, write=write) for name, message, write in WRONG_WRITES),
     *tails_left(_RIGHT, "filters_grad", -2, "input channels", tiles=(16, 32, 64), name="channels_in"),
@@ -169,16 +111,20 @@ MUTANTS: Final = (
     input_cleared(_RIGHT, "output_grad"),
     cached_by_shape(_RIGHT),
     sum_goes_on(_RIGHT, "filters_grad"),
-    Mutant("empty_offsets", "does not clear offsets without pairs, §3.1 without step 1", _leaves_empty_offsets),
+    left(
+        "empty_offsets",
+        "does not clear offsets without pairs, §3.1 without step 1",
+        _RIGHT,
+        "filters_grad",
+        lambda call: np.equal(call.param("indice_num"), 0).reshape(_kernel_axes(call)),
+    ),
     _refuses("sub_m_checked", "refuses sub_m other than 0 and 1", lambda call: call.param("sub_m") not in (0, 1)),
     _refuses(
         "layout_checked",
         "refuses a layout other than ARRAY",
         lambda call: call.tensor("filters_grad").layout is not Layout.ARRAY,
     ),
-    _refuses(
-        "three_axes_only", "refuses a filter of four axes", lambda call: len(call.tensor("filters_grad").dims) == 4
-    ),
+    _refuses("three_axes_only", "refuses a filter of four axes", lambda call: len(_kernel_axes(call)) == 2),
     _refuses(
         "rows_equal",
         "wants as many input rows as output rows with sub_m 0 too",
@@ -187,15 +133,9 @@ MUTANTS: Final = (
 )
 
 
-# Right implementations that the document allows; the cases of each tag alone tell them apart.
-
-
-_NAME, _MESSAGE, _WRITE = FLUSHED_WRITE
-
-
 def _multiplies_all_rows(call: OpCall) -> Status:
     """One row of zeros per input row without a partner, as a dense product has it."""
-    features, grads = right_factors(call)
+    features, grads = (_as_float(call.array(name)) for name in ("features", "output_grad"))
     result = call.array("filters_grad")
     sums = np.zeros((len(call.param("indice_num")), *result.shape[-2:]), np.float32)
     for k, (inputs, outputs) in enumerate(right_rows(call)):
@@ -206,9 +146,15 @@ def _multiplies_all_rows(call: OpCall) -> Status:
     return Status.SUCCESS
 
 
+_NAME, _MESSAGE, _WRITE = FLUSHED_WRITE
+# Right implementations that the document allows; the cases of each tag alone tell them apart.
 VARIANTS: Final = {
     "subnormal": (
-        variant("tiny_factors_flushed", "takes subnormal features and gradients for 0", factors=rounded(flushed)),
+        variant(
+            "tiny_factors_flushed",
+            "takes subnormal features and gradients for 0",
+            factor=lambda values: flushed(_as_float(values)),
+        ),
         variant(_NAME, _MESSAGE, write=_WRITE),
     ),
     "undefined": (

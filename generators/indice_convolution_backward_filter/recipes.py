@@ -6,17 +6,15 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Draw, DType, RecipeOutput, Stream, TensorArg
+from mluops_gtest.authoring import Array, Draw, DType, RecipeOutput, Stream
 from mluops_gtest.authoring.sums import assert_conditioned, exact_sums
 
 from .._shared.connections import Connections, any_pairs, connected, pairs_of_layer, pairs_of_sites
+from .._shared.convolution import CRITERIA
 from .._shared.convolution_space import convolution_space, fewer_pairs
 from .._shared.products import Values as Factors
 from .._shared.products import draw_factor, lattice_bits
-from . import CRITERIA, Operands, float64_is_exact, offset_products
-
-# The numbers that fill features and output_grad, and the proof that right kernels can meet the criterion.
-
+from . import Operands, float64_is_exact, offset_products
 
 # Beside what all sums of products share, huge: positive, and one product in the middle is a thousand times any other.
 Values = Literal[Factors, "huge"]
@@ -78,7 +76,7 @@ def bits_per_factor(dtype: DType, terms: int) -> int:
     return lattice_bits(dtype, terms)
 
 
-def refuse_unless_sound(operands: Operands, values: Values, dtype: DType) -> None:
+def _refuse_unless_sound(operands: Operands, values: Values, dtype: DType) -> None:
     """Lattice sums are exact in float64, half sums finite, float32 sums in any order far within the criterion."""
     if values == "lattice" and not float64_is_exact(operands):
         raise ValueError("the lattice is too fine: float64 sums of these products round")
@@ -120,33 +118,19 @@ def made(
     """The case around the connections."""
     channels = channels_in, channels_out
     operands = draw_operands(draw, values, dtype, connections, channels)
-    refuse_unless_sound(operands, values, dtype)
+    _refuse_unless_sound(operands, values, dtype)
     return RecipeOutput(
-        inputs={
-            "features": operands.features,
-            "output_grad": operands.output_grad,
-            "indice_pairs": connections.pairs,
-        },
+        inputs={"features": operands.features, "output_grad": operands.output_grad, "indice_pairs": connections.pairs},
         params={"inverse": 0, **params, "sub_m": int(connections.sub_m), "indice_num": connections.counts},
         outputs={"filters_grad": (*connections.kernel, *channels)},
     )
 
 
-# The recipe of values that are not finite: where they stand, and which sums they must not reach.
-
-
 # …_idle: in a row that no pair names, where nothing may show.
 Kind = Literal[
-    "feature_idle",
-    "grad_idle",
-    "feature_inf",
-    "feature_nan",
-    "grad_inf",
-    "grad_nan",
-    "inf_minus_inf",
-    "zero_times_inf",
-    "zero_times_nan",
-]
+    "feature_idle", "grad_idle", "feature_inf", "feature_nan", "grad_inf", "grad_nan", "inf_minus_inf",
+    "zero_times_inf", "zero_times_nan",
+]  # fmt: skip
 
 
 def _planted(
@@ -161,81 +145,44 @@ def _planted(
 ) -> RecipeOutput:
     """Random pairs; few values are not finite, so that most sums stay so and are still compared."""
     case = made(draw, params, dtype, connections, channels_in=channels_in, channels_out=channels_out)
-    pairs, counts = connections.pairs, connections.counts
-    if kind in ("feature_idle", "grad_idle"):
-        side, name = (0, "features") if kind == "feature_idle" else (1, "output_grad")
-        case.inputs[name][_idle_row(pairs, counts, side, len(case.inputs[name]))] = np.nan
-    else:
-        _plant(kind, case.inputs["features"], case.inputs["output_grad"], _used_pairs(pairs, counts))
-    return case
-
-
-def _plant(kind: Kind, features: Array, grad: Array, used: Array) -> None:
-    (first_in, second_in), (first_out, _) = used
+    features, grad = case.inputs["features"], case.inputs["output_grad"]
+    counts, longest = connections.counts, int(np.argmax(connections.counts))
+    named = [np.concatenate([pairs[side] for pairs in connections.used]) for side in (0, 1)]
+    idle_in, idle_out = (np.setdiff1d(np.arange(len(a)), b) for a, b in zip((features, grad), named, strict=True))
+    if counts[longest] < 2 or min(counts) > 0:
+        raise ValueError("some offset must have two pairs and another none")
+    if not idle_in.size or not idle_out.size:
+        raise ValueError("every row is in a pair; give fewer pairs or more rows")
+    (first_in, second_in), outputs = connections.pairs[longest, :, :2]
     match kind:
+        case "feature_idle":
+            features[idle_in[0]] = np.nan
+        case "grad_idle":
+            grad[idle_out[0]] = np.nan
         case "feature_inf":
             features[first_in, 0] = -np.inf
         case "feature_nan":
             features[first_in, 0] = np.nan
         case "grad_inf":
-            grad[first_out, 0] = np.inf
+            grad[outputs[0], 0] = np.inf
         case "grad_nan":
-            grad[first_out, 0] = np.nan
+            grad[outputs[0], 0] = np.nan
         case "zero_times_inf":
-            features[first_in, 0], grad[first_out, 0] = 0, np.inf
+            features[first_in, 0], grad[outputs[0], 0] = 0, np.inf
         case "zero_times_nan":
-            features[first_in, 0], grad[first_out, 0] = np.nan, 0
+            features[first_in, 0], grad[outputs[0], 0] = np.nan, 0
         case "inf_minus_inf":
             # The two rows meet gradients of one sign, so their products are infinities of both.
-            grad[used[1], 0] = 1
+            grad[outputs, 0] = 1
             features[first_in, 0], features[second_in, 0] = np.inf, -np.inf
+    return case
 
 
-def _idle_row(pairs: Array, counts: tuple[int, ...], side: int, rows: int) -> int:
-    named = np.concatenate([pairs[k, side, :count] for k, count in enumerate(counts)])
-    idle = np.setdiff1d(np.arange(rows), named)
-    if not idle.size:
-        raise ValueError("every row is in a pair; give fewer pairs or more rows")
-    return int(idle[0])
-
-
-def _used_pairs(pairs: Array, counts: tuple[int, ...]) -> Array:
-    """Two pairs of one offset, input rows above output rows."""
-    longest = int(np.argmax(counts))
-    if counts[longest] < 2 or min(counts) > 0:
-        raise ValueError("some offset must have two pairs and another none")
-    return pairs[longest, :, :2]
-
-
-nonfinite: Final = connected(any_pairs, _planted)
-
-
-# What fuzzing draws.
-
-
-def letters(grad: TensorArg) -> str:
-    """Ci and Co are the last two axes, whatever the layout; none where no axis is left for the kernel."""
-    kernel = len(grad.dims) - 2
-    return "K" * kernel + "CN" if kernel > 0 else ""
-
-
-SPACE = convolution_space(
-    values=get_args(Values),
-    kernels=((3, 3), (1, 1), (2, 1)),
-    filters="filters_grad",
-    letters=letters,
-)
-
-
-# How a call becomes smaller: as every sparse convolution does.
-
-
+SPACE = convolution_space(values=get_args(Values), kernels=((3, 3), (1, 1), (2, 1)), filters="filters_grad")
 REDUCTIONS = fewer_pairs("features", "output_grad", "filters_grad")
-
-
 RECIPES: Final = {
     "random_pairs": connected(any_pairs, made),
     "sites": connected(pairs_of_sites, made),
     "network": connected(pairs_of_layer, made),
-    "nonfinite": nonfinite,
+    "nonfinite": connected(any_pairs, _planted),
 }

@@ -9,13 +9,10 @@ import numpy as np
 from mluops_gtest.authoring import Array, Draw, DType, Layout, RecipeOutput
 
 from .._shared.connections import Connections, Tail, any_pairs, connected, laid_out, pairs_of_layer, site_connections
-from .._shared.convolution_space import convolution_space, fewer_pairs, filter_letters
-from .._shared.products import Products, Values, by_matrix_products, draw_factor, refuse_unless_conditioned
+from .._shared.convolution import CRITERIA, draw_operands, plant
+from .._shared.convolution_space import convolution_space, fewer_pairs
+from .._shared.products import Products, Values, by_matrix_products, refuse_unless_conditioned
 from .._shared.sparse import Triple, derive_geometry
-from . import CRITERIA, forward_products
-
-# The numbers that fill features and weights, and the proof that right kernels can meet the criterion.
-
 
 # A kernel that rounds to half after every offset, as the released one, may use up half of the threshold: with 27
 # offsets of 64 channels it uses a third.
@@ -24,22 +21,7 @@ _HALF_STEPS_ROOM: Final = 2
 _HALF_STEPS_ROWS: Final = 1024
 
 
-def draw_operands(
-    draw: Draw, values: Values, dtype: DType, connections: Connections, channels: tuple[int, int]
-) -> tuple[Array, Array]:
-    """features [L, Ci] and weights [K, Ci, Co] of that kind; both are summed along Ci."""
-    channels_in, _ = channels
-    offsets = len(connections.counts)
-    # Within one offset an output row occurs at most once, so that many products at most meet in one sum.
-    terms = offsets * channels_in
-    rows = (connections.rows_in, channels_in)
-    return (
-        draw_factor(draw.stream("features"), values, dtype, rows, terms=terms),
-        draw_factor(draw.stream("filters"), values, dtype, (offsets, *channels), terms=terms, axis=1, sign=-1),
-    )
-
-
-def refuse_unless_sound(products: Products, values: Values, dtype: DType) -> None:
+def _refuse_unless_sound(products: Products, values: Values, dtype: DType) -> None:
     """Any order of float32 additions, and for half rounding after every offset, must stay far within the criterion."""
     refuse_unless_conditioned(products, CRITERIA[dtype], lattice=values == "lattice")
     if dtype is DType.HALF:
@@ -140,8 +122,10 @@ def made(
     values: Values = "lattice",
 ) -> RecipeOutput:
     """The case around the connections: weights are drawn as [K, Ci, Co], so every layout gets the same ones."""
-    features, weights = draw_operands(draw, values, dtype, connections, (channels_in, channels_out))
-    refuse_unless_sound(forward_products(features, weights, connections.used, connections.rows_out), values, dtype)
+    channels = channels_in, channels_out
+    features, weights = draw_operands(draw, "features", values, dtype, connections, channels, to=1)
+    meetings = tuple(pairs[::-1] for pairs in connections.used)
+    _refuse_unless_sound(Products(features, weights, meetings, connections.rows_out), values, dtype)
     chosen = Layout.named(layout.upper())
     return RecipeOutput(
         inputs={
@@ -161,21 +145,10 @@ def made(
     )
 
 
-# The recipe of values that are not finite: where they stand, and which rows they must not reach.
-
-
-# …_idle: where nothing may show, in the weights of an offset without pairs and in a row that no pair names.
 Kind = Literal[
-    "weight_inf",
-    "weight_nan",
-    "weight_idle",
-    "feature_inf",
-    "feature_nan",
-    "feature_idle",
-    "inf_minus_inf",
-    "zero_times_inf",
-    "zero_times_nan",
-]
+    "weight_inf", "weight_nan", "weight_idle", "feature_inf", "feature_nan", "feature_idle", "inf_minus_inf",
+    "zero_times_inf", "zero_times_nan",
+]  # fmt: skip
 
 
 def _planted(
@@ -190,63 +163,17 @@ def _planted(
 ) -> RecipeOutput:
     """Random pairs; few values are not finite, so that most rows stay so and are still compared."""
     case = made(draw, params, dtype, connections, channels_in=channels_in, channels_out=channels_out)
-    counts, rows_out = connections.counts, connections.rows_out
-    features, pairs = case.inputs["features"], connections.pairs
     # ARRAY is [K…, Ci, Co] already, so this is a view.
     weights = case.inputs["filters"].reshape(-1, channels_in, channels_out)
-    offset = next((k for k, count in enumerate(counts) if 0 < count < rows_out), None)
-    idle_offset = next((k for k, count in enumerate(counts) if count == 0), None)
-    named = np.concatenate([pairs[k, 0, :count] for k, count in enumerate(counts)])
-    idle_rows = np.setdiff1d(np.arange(connections.rows_in), named)
-    if offset is None or idle_offset is None or not idle_rows.size or channels_in < 2:
-        raise ValueError("some offset must have few pairs and one none, an input row no pair, a sum two products")
-    row = pairs[offset, 0, 0]
-    match kind:
-        case "weight_inf":
-            weights[offset, 0, 0] = np.inf
-        case "weight_nan":
-            weights[offset, 0, 0] = np.nan
-        case "weight_idle":
-            weights[idle_offset] = np.inf
-        case "feature_inf":
-            features[row, 0] = -np.inf
-        case "feature_nan":
-            features[row, 0] = np.nan
-        case "feature_idle":
-            features[idle_rows[0]] = np.nan
-        case "inf_minus_inf":
-            features[row, :2], weights[offset, :2, 0] = (np.inf, -np.inf), 1
-        case "zero_times_inf":
-            features[row, 0], weights[offset, 0, 0] = 0, np.inf
-        case "zero_times_nan":
-            # At every offset: the two rows may meet at another one, too.
-            features[row, 0], weights[:, 0, 0] = np.nan, 0
+    plant(kind, case.inputs["features"], weights, connections, to=1)
     return case
 
 
-nonfinite: Final = connected(some_unmet, _planted)
-
-
-# What fuzzing draws.
-
-
-SPACE = convolution_space(
-    values=get_args(Values),
-    layouts=get_args(LayoutName),
-    unmet=True,
-    letters=filter_letters,
-)
-
-
-# How a call becomes smaller: as every sparse convolution does.
-
-
+SPACE = convolution_space(values=get_args(Values), layouts=get_args(LayoutName), unmet=True)
 REDUCTIONS = fewer_pairs("features", "features_out", "filters")
-
-
 RECIPES: Final = {
     "random_pairs": connected(some_unmet, made),
     "sites": connected(_sites, made),
     "network": connected(pairs_of_layer, made),
-    "nonfinite": nonfinite,
+    "nonfinite": connected(some_unmet, _planted),
 }

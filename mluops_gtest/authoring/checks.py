@@ -3,11 +3,12 @@
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from mluops_gtest.core.call import OLDEST_ARCH, OpCall, Status
 from mluops_gtest.core.declaration import AskedBy, Check, CheckGroup, ParamField
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.core.shape import Axis, parse_shape
+from mluops_gtest.core.shape import Axis, Form, parse_shape
 from mluops_gtest.core.tensor import DType, Layout
 
 
@@ -273,11 +274,13 @@ def ranks(*tensors: str, doc: str, status: Status = Status.BAD_PARAM, asked_by: 
 
 
 def layouts(*tensors: str, doc: str, status: Status = Status.BAD_PARAM, asked_by: AskedBy = "both") -> CheckGroup:
-    """`<tensor>_layout` each: one of the tensor's layouts."""
+    """`<tensor>_layout` each: one of the tensor's layouts, where it has some."""
 
     def expand(operator: Operator) -> Iterator[Check]:
         for name in _ids(operator, tensors):
-            yield layout(name, operator.tensor(name).layouts, doc)
+            allowed = operator.tensor(name).layouts
+            if allowed is not None:
+                yield layout(name, allowed, doc)
 
     return _group(expand, asked_by, status=status)
 
@@ -304,7 +307,8 @@ def dims(*axes: str, doc: str, status: Status = Status.BAD_PARAM, asked_by: Aske
     `xyz.0` is axis 0 of xyz; without names all axes in declared order, but for those that define a symbol and equal no
     parameter. A symbol is the parameter of its name, else as long as where `axes` of the operator says, else where it
     stands first alone; there it is held to the parameter that it `equals`. `xyz.0 = new_xyz.0` is held to that axis
-    instead.
+    instead. Of several forms the one that holds for the call decides; axes are numbered as where no leading one is
+    missing.
     """
 
     def expand(operator: Operator) -> Iterator[Check]:
@@ -331,23 +335,44 @@ def _same_length(tensor: str, axis: int, other: str, other_axis: int, doc: str) 
 
 def _checked_axes(operator: Operator) -> Iterator[str]:
     for spec in operator.tensors:
-        for number, one in enumerate(parse_shape(spec.shape).forms[0].axes):
-            if one.at_least or one.any_number:
-                continue
-            defines = one.symbol is not None and operator.defining_axis(one.symbol) == (spec.id, number)
-            if not defines or operator.equals(one.symbol):
-                yield f"{spec.id}.{number}"
+        checked = {
+            number
+            for form in parse_shape(spec.shape).forms
+            for number, one in enumerate(form.axes)
+            if not (one.at_least or one.any_number or _defines(operator, spec.id, form, number))
+        }
+        yield from (f"{spec.id}.{number}" for number in sorted(checked))
+
+
+def _defines(operator: Operator, tensor: str, form: Form, number: int) -> bool:
+    """The axis says how long its symbol is, which no parameter must equal, so there is nothing to check."""
+    symbol = form.axes[number].symbol
+    place = None if symbol is None or operator.equals(symbol) else operator.defining_axis(symbol)
+    return place is not None and place[0] == tensor and all(one.symbol != symbol for one in form.axes[number + 1 :])
 
 
 def _length_of_shape(operator: Operator, tensor: str, number: int, doc: str) -> Check:
-    one = parse_shape(operator.tensor(tensor).shape).forms[0].axes[number]
-    place = None if one.symbol is None else operator.defining_axis(one.symbol)
-    if place == (tensor, number) and (param := operator.equals(one.symbol)):
-        one = Axis(param, ((param,),))
-    elif place is not None:
+    shape = parse_shape(operator.tensor(tensor).shape)
+    axes = [form.axes[number] for form in shape.forms if number < len(form.axes)]
+    place = None if axes[0].symbol is None else operator.defining_axis(axes[0].symbol)
+    if place == (tensor, number) and (param := operator.equals(axes[0].symbol)):
+        axes, place = [Axis(param, ((param,),))], None
+    message = f"axis {number} of {tensor} must be {' or '.join(dict.fromkeys(one.text for one in axes))}"
+    if not shape.is_plain:
+        return require(f"{tensor}_dim{number}", partial(_fits_form, operator, tensor, number), message, doc)
+    if place is not None and parse_shape(operator.tensor(place[0]).shape).is_plain:
         return _same_length(tensor, number, *place, doc)
-    message = f"axis {number} of {tensor} must be {one.text}"
-    return dim(tensor, number, lambda call: operator.length_of(call, one), message, doc)
+    return dim(tensor, number, lambda call: operator.length_of(call, axes[0]), message, doc)
+
+
+def _fits_form(operator: Operator, tensor: str, number: int, call: OpCall) -> bool:
+    """The axis is as long as the form says that holds for the call; what has no such axis fits."""
+    argument = call.tensor(tensor)
+    form = parse_shape(operator.tensor(tensor).shape).form(argument.layout.value, call.params)
+    if form is None:
+        return True
+    at = number - len(form.axes) + len(argument.dims)
+    return not 0 <= at < len(argument.dims) or argument.dims[at] == operator.length_of(call, form.axes[number])
 
 
 def strided(*tensors: str, doc: str, status: Status = Status.NOT_SUPPORTED, asked_by: AskedBy = "both") -> CheckGroup:

@@ -39,16 +39,16 @@ def along(operator: Operator, symbol: str, named_by: Mapping[str, int | None] | 
     `named_by`: inputs whose values are places on that axis, with the column that holds them, None for all; they are
     renumbered, and those that named a lost place name the one before it; where places are distinct, none may be lost.
     """
-    axes = tuple(_axes(operator, symbol))
 
     def size(call: OpCall) -> int:
-        for axis in axes:
-            if axis.factors == 1 and (argument := call.tensor(axis.tensor)) is not None:
-                return argument.dims[axis.number]
+        for axis in _axes(operator, symbol, call):
+            if axis.factors == 1:
+                return call.tensor(axis.tensor).dims[axis.number]
         return int(call.param(symbol))
 
     def without(call: OpCall, start: int, stop: int) -> RecipeOutput | None:
         left, gone = size(call) - (stop - start), stop - start
+        axes = tuple(_axes(operator, symbol, call))
         inputs = {axis.tensor: axis for axis in axes if axis.tensor in call.inputs}
         arrays = {name: without_rows(call.array(name), start, stop, axis.number) for name, axis in inputs.items()}
         for name, column in (named_by or {}).items():
@@ -106,8 +106,10 @@ class _Axis(Value):
         return (*dims[: self.number], dims[self.number] // before * after, *dims[self.number + 1 :])
 
 
-def _axes(operator: Operator, symbol: str) -> Iterator[_Axis]:
+def _axes(operator: Operator, symbol: str, call: OpCall) -> Iterator[_Axis]:
     for spec in operator.tensors:
-        for number, axis in enumerate(parse_shape(spec.shape).forms[0].axes):
+        tensor = call.tensor(spec.id)
+        axes = parse_shape(spec.shape).axes(len(tensor.dims), tensor.layout.value, call.params)
+        for number, axis in enumerate(axes or ()):
             if symbol in axis.factors:
                 yield _Axis(spec.id, number, len(axis.factors))

@@ -292,7 +292,7 @@ def case_of(call: OpCall, operator: Operator) -> Case:
 
 def _folder_tensor(spec: TensorSpec | OutputSpec, arg: TensorArg | None) -> Tensor:
     # The format has no absent tensor: a null descriptor is listed in `expect`, and a placeholder takes its place.
-    return Tensor(spec.id, TensorDesc(spec.dtypes[0], spec.layouts[0], (0,)) if arg is None else arg.desc)
+    return Tensor(spec.id, TensorDesc(spec.dtypes[0], spec.own_layouts[0], (0,)) if arg is None else arg.desc)
 
 
 def _caller(call: OpCall, operator: Operator) -> Expect:

@@ -231,9 +231,8 @@ def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
     """The case as the recipe makes it, output dims by the recipe or else by the reference."""
     for name, array in made.inputs.items():
         _refuse_large(draft, name, array.shape)
-    inputs = tuple(
-        _tensor(spec.id, made.inputs[spec.id], made.layouts.get(spec.id, spec.layouts[0])) for spec in operator.inputs
-    )
+    layouts = {spec.id: made.layouts.get(spec.id, spec.own_layouts[0]) for spec in operator.inputs}
+    inputs = tuple(_tensor(spec.id, made.inputs[spec.id], layouts[spec.id]) for spec in operator.inputs)
     case = Case(
         id=draft.id,
         operator=operator.name,
@@ -273,7 +272,7 @@ def _tensor(name: str, array: Array, layout: Layout) -> Tensor:
 def _output(spec: OutputSpec, dims: tuple[int, ...], dtype: str) -> Tensor:
     wanted = DType.named(dtype)
     chosen = wanted if wanted in spec.dtypes else spec.dtypes[0]
-    return Tensor(spec.id, TensorDesc(chosen, spec.layouts[0], tuple(dims)))
+    return Tensor(spec.id, TensorDesc(chosen, spec.own_layouts[0], tuple(dims)))
 
 
 def changed(case: Case, changes: Mapping[str, Change], params: Params) -> Case:
@@ -317,9 +316,10 @@ def unchecked_layout(case: Case, operator: Operator) -> str | None:
     """The tensor whose layout is none of its own and looked at by no check, or None."""
     for spec in operator.tensors:
         is_seen = spec.id not in case.expect.null_descriptor
-        if is_seen and case.tensor(spec.id).desc.layout not in spec.layouts:
-            own = changed(case, {spec.id: Change(layout=spec.layouts[0].value)}, {})
-            if each_check(bind_values(case, operator), operator) == each_check(bind_values(own, operator), operator):
+        if is_seen and case.tensor(spec.id).desc.layout not in spec.own_layouts:
+            own = changed(case, {spec.id: Change(layout=spec.own_layouts[0].value)}, {})
+            seen, usual = (each_check(bind_values(one, operator), operator) for one in (case, own))
+            if spec.layouts is None or seen == usual:
                 return spec.id
     return None
 

@@ -18,8 +18,8 @@ from mluops_gtest.core.call import DEFAULT_NRAM_BYTES, InStep, OpCall, Params, P
 from mluops_gtest.core.case import Case, Change
 from mluops_gtest.core.declaration import OutputSpec, ParamField, TensorSpec
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.core.shape import Axis, ShapeError, first_form, parse_shape
-from mluops_gtest.core.tensor import LARGE_ELEMENTS, Layout, Tensor
+from mluops_gtest.core.shape import Axis, ShapeError, parse_shape, readable_shape
+from mluops_gtest.core.tensor import LARGE_ELEMENTS, Tensor
 
 Spec = TensorSpec | OutputSpec
 _Dims = tuple[int, ...]
@@ -52,8 +52,7 @@ def ranges_of(operator: Operator, base: Case, space: Space | None) -> Iterator[N
     for one in operator.param_fields:
         if not one.result and one.type not in ("float", "double", "string"):
             yield from _of_integers(one, base.params.get(one.name))
-    factors = (factor for spec in operator.tensors for axis in axes_of(spec.shape) or () for factor in axis.factors)
-    for symbol in dict.fromkeys(factors):
+    for symbol in dict.fromkeys(factor for spec in operator.tensors for factor in readable_shape(spec.shape).factors):
         put = Symbol(symbol, operator, None if space is None else space.in_step.get(symbol))
         if symbol.isdecimal():
             number = int(symbol)
@@ -115,8 +114,8 @@ class Symbol(Value):
     def size(self, case: Case) -> int | None:
         """The size that the call has; None where no axis is this symbol alone."""
         for spec in self.operator.tensors:
-            dims = case.tensor(spec.id).desc.dims
-            for axis, length in zip(self._axes(spec, case.tensor(spec.id)) or (), dims, strict=False):
+            tensor = case.tensor(spec.id)
+            for axis, length in zip(_axes(spec, tensor, case.params) or (), tensor.desc.dims, strict=False):
                 if axis.factors == (self.name,):
                     return length
         value = case.params.get(self.name)
@@ -126,7 +125,7 @@ class Symbol(Value):
         changes: dict[str, Change] = {}
         for spec in self.operator.tensors:
             tensor = case.tensor(spec.id)
-            dims = self._dims(spec, tensor, size, case.params)
+            dims = self._dims(spec, tensor, size, case)
             if min(dims, default=0) < 0:
                 return None
             if dims != tensor.desc.dims:
@@ -138,28 +137,20 @@ class Symbol(Value):
             params = {**params, **others.params}
         return changed(case, changes, params) if changes else None
 
-    def _axes(self, spec: Spec, tensor: Tensor) -> tuple[Axis, ...] | None:
-        if len(spec.layouts) > 1 and tensor.desc.layout is not Layout.ARRAY:
-            return None
-        return axes_of(spec.shape, len(tensor.desc.dims))
-
-    def _dims(self, spec: Spec, tensor: Tensor, size: int, params: Params) -> _Dims:
+    def _dims(self, spec: Spec, tensor: Tensor, size: int, case: Case) -> _Dims:
         """The dims with another size of the symbol; other factors of a product stay."""
-        dims = tensor.desc.dims
-        found = []
-        for axis, length in zip(self._axes(spec, tensor) or (), dims, strict=False):
-            others = [factor for factor in axis.factors if factor != self.name]
-            known = [int(factor) if factor.isdecimal() else params.get(factor) for factor in others]
-            rest = math.prod(one for one in known if isinstance(one, int)) or 1
-            found.append(size * rest if self.name in axis.factors else length)
-        return tuple(found) if found else dims
+        dims = list(tensor.desc.dims)
+        for number, axis in enumerate(_axes(spec, tensor, case.params) or ()):
+            if self.name in axis.factors:
+                others = (factor for factor in axis.factors if factor != self.name)
+                known = (int(one) if one.isdecimal() else Symbol(one, self.operator, None).size(case) for one in others)
+                dims[number] = size * (math.prod(one for one in known if one is not None) or 1)
+        return tuple(dims)
 
 
-@cache
-def axes_of(shape: str, rank: int | None = None) -> tuple[Axis, ...] | None:
-    """The axes of a shape, of that rank where it may have several; None where it cannot be read or have it."""
-    form = first_form(shape)
-    return None if form is None else form.axes if rank is None else form.of_rank(rank)
+def _axes(spec: Spec, tensor: Tensor, params: Params) -> tuple[Axis, ...] | None:
+    """The axes of the tensor as it is; None where its shape has none of this layout and rank, or cannot be read."""
+    return readable_shape(spec.shape).axes(len(tensor.desc.dims), tensor.desc.layout.value, params)
 
 
 def kinds_along(
@@ -238,7 +229,7 @@ def _bisect(holds: int, breaks: int, check: str, broken_at: Callable[[int], froz
 def case_symbols(case: Case, operator: Operator) -> dict[str, int]:
     """The value of every size in a case; refused where one name stands for two values or a product is wrong."""
     known = {name: value for name, value in case.params.items() if isinstance(value, int)}
-    axes = [pair for tensor in case.tensors for pair in _axes(tensor, operator, case.params)]
+    axes = [pair for tensor in case.tensors for pair in _named_axes(tensor, operator, case.params)]
     found: dict[str, int] = {}
     for where, axis, length in axes:
         name = axis.symbol
@@ -246,20 +237,21 @@ def case_symbols(case: Case, operator: Operator) -> dict[str, int]:
             first = found.setdefault(name, known.get(name, length))
             if first != length:
                 raise ShapeError(f"{where} is {length}; {axis.text} is {first} elsewhere")
+    forms = [form for spec in operator.tensors for form in parse_shape(spec.shape).forms]
+    missing = {axis.text: 1 for form in forms for axis in form.axes[: form.optional]}
     for where, axis, length in axes:
-        wanted = _value(axis, {**known, **found})
+        wanted = _value(axis, {**missing, **known, **found})
         if wanted is not None and not (length >= wanted if axis.at_least else length == wanted):
             raise ShapeError(f"{where} is {length}; the shape says {axis.text}, which is {wanted}")
     return found
 
 
-def _axes(tensor: Tensor, operator: Operator, params: Params) -> Iterator[tuple[str, Axis, int]]:
+def _named_axes(tensor: Tensor, operator: Operator, params: Params) -> Iterator[tuple[str, Axis, int]]:
     spec = operator.tensor(tensor.id)
-    if len(spec.layouts) > 1 and tensor.desc.layout is not Layout.ARRAY:
-        return  # the axes are told as ARRAY has them
-    axes = parse_shape(spec.shape).axes(len(tensor.desc.dims), tensor.desc.layout.value, params)
-    if axes is None and parse_shape(spec.shape).ranks is None:
+    form = parse_shape(spec.shape).form(tensor.desc.layout.value, params)
+    if form is None or form.ranks is None:
         return
+    axes = form.of_rank(len(tensor.desc.dims))
     if axes is None:
         raise ShapeError(f"{tensor.id} has {len(tensor.desc.dims)} axes; its shape is {spec.shape}")
     for number, (axis, length) in enumerate(zip(axes, tensor.desc.dims, strict=True)):

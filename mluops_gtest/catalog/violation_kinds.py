@@ -149,6 +149,8 @@ def _other_dtypes(spec: Spec, own: DType) -> Iterator[DType]:
 
 def _of_layout(spec: Spec, tensor: Tensor, operator: Operator, base: Case) -> Iterator[Kind]:
     """Layouts that some check looks at: two that no call may have, and those that do not fit this one."""
+    if spec.layouts is None:
+        return
     wrong = [layout for layout in Layout if layout not in spec.layouts]
     for layout in (*wrong[:2], *(one for one in spec.layouts if one is not tensor.desc.layout)):
         apply = _changing(partial(_lay_out, layout=layout), spec.id)

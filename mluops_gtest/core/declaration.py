@@ -55,12 +55,12 @@ class Bound(Value):
 
 
 class TensorSpec(Value):
-    """An input: id, allowed types and layouts, shape in symbols (for people; the checks decide)."""
+    """An input: id, shape in symbols, allowed types and layouts; None where nobody looks at those: they are ARRAY."""
 
     id: str
     shape: str
     dtypes: tuple[DType, ...]
-    layouts: tuple[Layout, ...] = (Layout.ARRAY,)
+    layouts: tuple[Layout, ...] | None = (Layout.ARRAY,)
     # What the operator may leave in the buffer, whole, instead of what it held; None: it must not write there.
     may_become: Callable[[OpCall], Array] | None = None
     # The symbol along which the values are positions, or by column of the last axis; `input_space.0` is one entry of a
@@ -70,6 +70,11 @@ class TensorSpec(Value):
     outside: str = ""
     # No position stands twice in one row of the last axis; by column no row twice in its tensor, or in its batch.
     distinct: bool = False
+
+    @property
+    def own_layouts(self) -> tuple[Layout, ...]:
+        """The layouts that calls have."""
+        return self.layouts or (Layout.ARRAY,)
 
     @property
     def positions(self) -> Mapping[int | None, str]:
@@ -83,7 +88,7 @@ class OutputSpec(Value):
     id: str
     shape: str
     criteria: Mapping[DType, tuple[Criterion, ...]]
-    layouts: tuple[Layout, ...] = (Layout.ARRAY,)
+    layouts: tuple[Layout, ...] | None = (Layout.ARRAY,)
     # The value that the document asks the caller to preset; None: the buffer is poisoned.
     preset: int | None = None
     # True where a call that computes leaves what the caller preset, for the leading axes: there alone is preset, the
@@ -91,6 +96,11 @@ class OutputSpec(Value):
     kept: Callable[[OpCall], Array] | None = None
     # The scalar result, or the output of one element, that says how many leading rows the operator owns; None: all.
     rows_owned: str | None = None
+
+    @property
+    def own_layouts(self) -> tuple[Layout, ...]:
+        """The layouts that calls have."""
+        return self.layouts or (Layout.ARRAY,)
 
     @property
     def dtypes(self) -> tuple[DType, ...]:
@@ -317,6 +327,16 @@ class Theory(Value):
 def count_bytes(call: OpCall) -> Theory:
     """All tensors once."""
     return Theory(sum(call.tensor(name).desc.nbytes for name in (*call.inputs, *call.outputs)), 0)
+
+
+class Definition(Value):
+    """What outputs are, said once: an operator takes from here what it does not say itself."""
+
+    reference: Callable[[OpCall], Baseline]
+    bound: Callable[[OpCall], Mapping[str, Bound]]
+    # The operator's own ones come behind these.
+    suspects: Mapping[str, Callable[[OpCall], Mapping[str, Array]]] = msgspec.field(default_factory=dict)
+    theory: Callable[[OpCall], Theory] = count_bytes
 
 
 class RecipeOutput(Value):

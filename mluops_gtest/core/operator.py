@@ -21,6 +21,7 @@ from mluops_gtest.core.declaration import (
     Check,
     CheckGroup,
     CheckVerdict,
+    Definition,
     OutputSpec,
     ParamField,
     ParamMessage,
@@ -30,7 +31,7 @@ from mluops_gtest.core.declaration import (
     Theory,
     count_bytes,
 )
-from mluops_gtest.core.shape import PRODUCT, Axis, first_form, parse_shape
+from mluops_gtest.core.shape import PRODUCT, Axis, ShapeError, parse_shape, readable_shape
 from mluops_gtest.core.tensor import Array
 
 # Beside the operators of a root: the folder with what they share.
@@ -107,6 +108,11 @@ def refuse_by_operator(
     return refuse
 
 
+def _compute_nothing(_: OpCall) -> Baseline:
+    """Stands for a reference that follows from the definition."""
+    raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
     """Everything about one operator; a generators/<name>.py file offers it as OPERATOR."""
@@ -126,8 +132,10 @@ class Operator:
     axes: Mapping[str, AxisSpec] = field(default_factory=dict)
     # Check → why no input can reach it first.
     subsumed: Mapping[str, str] = field(default_factory=dict)
+    # What outputs are: `reference`, `bound`, `suspects` and `theory` follow where the operator does not say them.
+    definition: Definition | None = None
     # The oracle. Called with valid inputs; `call.outputs` holds what is known of output dims, maybe nothing.
-    reference: Callable[[OpCall], Baseline]
+    reference: Callable[[OpCall], Baseline] = _compute_nothing
     # An independent float32 implementation with its own checks; the numpy backend runs it.
     kernel: Callable[[OpCall], Status]
     # Those of recipes.py beside the operator's __init__.py where none are given.
@@ -173,6 +181,7 @@ class Operator:
 
     def __post_init__(self) -> None:
         """What follows from the declaration, and what every case asks for, is found once."""
+        self._follow_definition()
         object.__setattr__(self, "definitions", dict(self._define_symbols()))
         expanded = (one.expand(self) if isinstance(one, CheckGroup) else (one,) for one in self.checks)
         asked = tuple(
@@ -188,6 +197,21 @@ class Operator:
         rows = frozenset(spec.rows_owned for spec in self.outputs if spec.rows_owned)
         object.__setattr__(self, "results", results)
         object.__setattr__(self, "counts", rows - set(results))
+
+    def _follow_definition(self) -> None:
+        """Take from the definition what the operator does not say itself."""
+        definition = self.definition
+        if definition is None:
+            if self.reference is _compute_nothing:
+                raise OperatorError(f"{self.name}: Operator(…) has no reference; give definition=… or reference=…")
+            return
+        if self.reference is _compute_nothing:
+            object.__setattr__(self, "reference", definition.reference)
+        if self.bound is None:
+            object.__setattr__(self, "bound", definition.bound)
+        if self.theory is count_bytes:
+            object.__setattr__(self, "theory", definition.theory)
+        object.__setattr__(self, "suspects", {**definition.suspects, **self.suspects})
 
     def answer(self, call: OpCall) -> CheckVerdict:
         """The status of the call by the ordered checks, and the check that gave it."""
@@ -255,18 +279,23 @@ class Operator:
     def _size_along(self, axis: AxisSpec) -> SizedAxis:
         """What cases are declared for: the axis of the first output that has it, where nothing says what is lost."""
         of = axis.of
-        for spec in self.outputs if axis.lost is None else ():
-            if any(one.symbol == axis.symbol for one in parse_shape(spec.shape).forms[0].axes):
+        others: list[TensorSpec | OutputSpec] = [] if axis.lost is not None else list(self.outputs)
+        if others and len(parse_shape(self.tensor(of).shape).forms) > 1:
+            # An axis by layout or by parameter has no number; that of another tensor may have one.
+            others += self.inputs
+        for spec in others:
+            first, *more = parse_shape(spec.shape).forms
+            if not more and any(one.symbol == axis.symbol for one in first.axes):
                 of = spec.id
                 break
         return SizedAxis(of, self.axis_number(of, axis.symbol), without=axis.lost)
 
     def axis_number(self, tensor: str, symbol: str) -> int:
         """Which axis of the tensor is the symbol, from the end where leading axes may be missing."""
-        form = parse_shape(self.tensor(tensor).shape).forms[0]
-        for number, one in enumerate(form.axes):
-            if one.symbol == symbol:
-                return number - len(form.axes) if form.optional else number
+        for form in parse_shape(self.tensor(tensor).shape).forms:
+            for number, one in enumerate(form.axes):
+                if one.symbol == symbol:
+                    return number - len(form.axes) if form.optional else number
         raise OperatorError(f"{self.name}: {tensor} {self.tensor(tensor).shape} has no axis {symbol!r}.")
 
     def defining_axis(self, symbol: str) -> tuple[str, int] | None:
@@ -293,8 +322,8 @@ class Operator:
         params = {one.name for one in self.param_fields}
         of = {one.symbol: one.of for one in self.axes.values()}
         for spec in reversed(self.tensors):
-            form = first_form(spec.shape)
-            for number, one in enumerate(() if form is None else form.axes):
+            forms = reversed(readable_shape(spec.shape).forms)
+            for number, one in (pair for form in forms for pair in enumerate(form.axes)):
                 if (
                     one.symbol
                     and not one.at_least
@@ -313,11 +342,14 @@ class Operator:
             value: int = call.param(name)[int(number)] if number else call.param(name)
             return value
         tensor, shape = call.tensor(place[0]), parse_shape(self.tensor(place[0]).shape)
-        if len(shape.forms) == 1 and not shape.forms[0].optional:
-            return tensor.dims[place[1]]
+        first, *others = shape.forms
+        if not others:
+            at = place[1] - (len(first.axes) - len(tensor.dims) if first.optional else 0)
+            return tensor.dims[at] if at >= 0 else 1
         axes = shape.axes(len(tensor.dims), tensor.layout.value, call.params)
-        lengths = zip(axes or (), tensor.dims, strict=False)
-        return next((length for one, length in lengths if one.symbol == symbol), 1)
+        if axes is None:
+            raise ShapeError(f"{place[0]} {list(tensor.dims)} as {tensor.layout.value} has none of its shapes")
+        return {one.symbol: length for one, length in zip(axes, tensor.dims, strict=True)}.get(symbol, 1)
 
     def length_of(self, call: OpCall, axis: Axis) -> int:
         """How long the shape says that an axis is in a call."""

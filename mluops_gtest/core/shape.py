@@ -99,6 +99,11 @@ class Shape(Value):
             return None
         return tuple(sorted({rank for ranks in found if ranks is not None for rank in ranks}))
 
+    @property
+    def is_plain(self) -> bool:
+        """Every axis has one number, whatever the layout, the rank and the parameters."""
+        return len(self.forms) == 1 and not self.forms[0].optional
+
     def form(self, layout: str = "ARRAY", params: Mapping[str, Any] | None = None) -> Form | None:
         """The first form that holds for this layout and these parameters; None where none does."""
         return next((form for form in self.forms if form.holds(layout, params or {})), None)
@@ -107,6 +112,12 @@ class Shape(Value):
         """The axes of a tensor of that rank and layout; None where it cannot have them, or may have any."""
         form = self.form(layout, params)
         return None if form is None else form.of_rank(rank)
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """What the axes that are one product are made of, each once."""
+        axes = (axis for form in self.forms for axis in form.axes)
+        return tuple(dict.fromkeys(factor for axis in axes for factor in axis.factors))
 
     def symbols(self) -> Iterator[str]:
         """Every symbol, as often as it stands; of arrays the name."""
@@ -130,12 +141,12 @@ def parse_shape(text: str) -> Shape:
     return Shape(tuple(forms))
 
 
-def first_form(text: str) -> Form | None:
-    """The first form of a shape; None where it cannot be read."""
+def readable_shape(text: str) -> Shape:
+    """The shape that the text says; one without forms where it cannot be read."""
     try:
-        return parse_shape(text).forms[0]
+        return parse_shape(text)
     except ShapeError:
-        return None
+        return Shape(())
 
 
 def _form(text: str, layout: str | None, condition: tuple[str, int] | None) -> Form:

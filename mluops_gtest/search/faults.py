@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import changed
-from mluops_gtest.catalog.number_ranges import Symbol, axes_of
+from mluops_gtest.catalog.number_ranges import Symbol
 from mluops_gtest.core.call import DEFAULT_ARCH, OLDEST_ARCH, Space
 from mluops_gtest.core.case import Case, Change
 from mluops_gtest.core.declaration import OutputSpec, ParamField, TensorSpec
 from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.shape import readable_shape
 from mluops_gtest.core.tensor import LARGE_ELEMENTS, Layout, Tensor, contiguous
 
 # The call with the fault; None where it cannot have it.
@@ -106,7 +107,7 @@ def _of_tensor(spec: TensorSpec | OutputSpec) -> Iterator[Fault]:
         ("rank − 1", "rank", _one_axis_less),
     ):
         yield Fault(f"{name}: {what}", kind, _changing(name, change))
-    for axis in range(len(axes_of(spec.shape) or ())):
+    for axis in range(max((len(form.axes) for form in readable_shape(spec.shape).forms), default=0)):
         for what, kind, length in (
             ("+ 1", "dim", lambda n: n + 1),
             ("− 1", "dim", lambda n: max(n - 1, 0)),
@@ -188,8 +189,7 @@ def _of_all_tensors(operator: Operator) -> Iterator[Fault]:
 
 def _of_symbols(operator: Operator, space: Space) -> Iterator[Fault]:
     """A size that tensors and parameters share, changed in all of them."""
-    factors = (factor for spec in operator.tensors for axis in axes_of(spec.shape) or () for factor in axis.factors)
-    for symbol in dict.fromkeys(factors):
+    for symbol in dict.fromkeys(factor for spec in operator.tensors for factor in readable_shape(spec.shape).factors):
         if symbol.isdecimal():
             sizes = [("+ 1", "dim", int(symbol) + 1), ("− 1", "dim", int(symbol) - 1)]
         else:

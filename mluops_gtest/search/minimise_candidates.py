@@ -301,8 +301,8 @@ def _usual(desc: TensorDesc, spec: TensorSpec | OutputSpec) -> Iterator[TensorDe
     """The descriptor with its usual strides, layout or type."""
     if desc.strides is not None:
         yield replace(desc, strides=None)
-    if desc.layout not in spec.layouts:
-        yield replace(desc, layout=spec.layouts[0])
+    if desc.layout not in spec.own_layouts:
+        yield replace(desc, layout=spec.own_layouts[0])
     for dtype in spec.dtypes:
         if desc.dtype not in spec.dtypes:
             yield replace(desc, dtype=dtype)

@@ -18,7 +18,7 @@ from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import BUFFER_LIMIT
 from mluops_gtest.core.declaration import Check, OutputSpec, TensorSpec
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.core.shape import Axis, first_form
+from mluops_gtest.core.shape import Axis, readable_shape
 from mluops_gtest.core.tensor import LARGE_ELEMENTS
 
 # A parameter by its name, an axis of a tensor, a number, or the product of some of these in any order.
@@ -131,7 +131,7 @@ def never_written(operator: Operator, check: Check) -> bool:
     if not all(check_answer(check, call) for call in written):
         return False
     earlier = operator.checks[: operator.checks.index(check)]
-    shapes = filter(None, (first_form(spec.shape) for spec in operator.tensors))
+    shapes = [form for spec in operator.tensors for form in readable_shape(spec.shape).forms[:1]]
     return all(
         check_answer(check, symbolic_call(operator, *_known_beside(output.id, _Before(operator, earlier, missing))))
         for missing in range(1 + max((shape.optional for shape in shapes), default=0))
@@ -264,10 +264,10 @@ class _Before:
 
     def _fixed(self, spec: TensorSpec | OutputSpec) -> tuple[Axis, ...] | None:
         """The axes of a tensor that cannot have any other number of them."""
-        shape = first_form(spec.shape)
-        if shape is None:
+        forms = readable_shape(spec.shape).forms
+        if not forms:
             return None
-        most = len(shape.axes)
+        shape, most = forms[0], len(forms[0].axes)
         others = [rank for rank in range(_MOST_AXES + 1) if not most - shape.optional <= rank <= most]
         certain = all(self._refuses({}, {spec.id: Known(dims=(1,) * rank)}) for rank in others)
         return shape.axes[min(shape.optional, self._missing) :] if certain else None

@@ -354,7 +354,7 @@ def _operator_page(operator: "Operator", c_functions: "CApi") -> "Iterator[Table
             for dtype, required in by_dtype.items()
         )
         direction = "out" if isinstance(spec, OutputSpec) else "in"
-        dtypes, layouts = ", ".join(d.value for d in spec.dtypes), ", ".join(layout.value for layout in spec.layouts)
+        dtypes, layouts = (", ".join(one.value for one in allowed) for allowed in (spec.dtypes, spec.own_layouts))
         table.add_row(spec.id, direction, escape(spec.shape), dtypes, layouts, criteria)
     yield table
     if not operator.param_fields:

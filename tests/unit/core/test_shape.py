@@ -4,7 +4,7 @@ from math import prod
 
 import pytest
 
-from mluops_gtest.core.shape import ShapeError, parse_shape
+from mluops_gtest.core.shape import ShapeError, parse_shape, readable_shape
 
 SIZES = {"B": 2, "C": 5, "N": 7, "kernel_h": 3, "kernel_w": 4, "∏filter_space": 27}
 
@@ -52,6 +52,15 @@ def test_the_layout_or_a_parameter_chooses_the_form():
     assert lengths(by_value, params={"aligned": 1}) == [7, 1]
     assert lengths(by_value, params={"aligned": 0}) == [7, 5]
     assert lengths(by_value, params={"aligned": 2}) is None
+
+
+def test_what_cannot_be_read_has_no_form():
+    assert readable_shape("any shape").forms == ()
+    assert readable_shape("[B, C]") == parse_shape("[B, C]")
+
+
+def test_factors_are_those_of_products_in_every_form():
+    assert parse_shape("[B·2, C] as ARRAY, [3 + C, N] as NCHW").factors == ("B", "2", "C", "N")
 
 
 def test_any_axes_have_any_rank():

@@ -159,9 +159,20 @@ def test_sizes_are_found_where_axes_are_optional_and_layouts_several():
     operator = Operator("[[D,] H, W]", "[H]")
     assert case_symbols(case((2, 3), (2,)), operator) == {"H": 2, "W": 3}
     assert case_symbols(case((4, 2, 3), (2,)), operator) == {"D": 4, "H": 2, "W": 3}
-    # A shape for several layouts is that of ARRAY.
-    operator = Operator("[N, C]", "[N]", (Layout.NHWC, Layout.ARRAY))
+    operator = Operator("[N, C] as ARRAY, [C, N] as NHWC", "[N]", (Layout.NHWC, Layout.ARRAY))
+    assert case_symbols(case((5, 3), (5,)), operator) == {"N": 5, "C": 3}
+    assert case_symbols(case((3, 5), (5,), layout=Layout.NHWC), operator) == {"N": 5, "C": 3}
+    # A layout without a form says nothing.
+    operator = Operator("[N, C] as ARRAY", "[N]", (Layout.NHWC, Layout.ARRAY))
     assert case_symbols(case((5, 3), (9,), layout=Layout.NHWC), operator) == {"N": 9}
+
+
+def test_an_axis_that_is_missing_counts_once_in_products():
+    operator = Operator("[[D,] H, W]", "[D·H]")
+    assert case_symbols(case((4, 2, 3), (8,)), operator) == {"D": 4, "H": 2, "W": 3}
+    assert case_symbols(case((2, 3), (2,)), operator) == {"H": 2, "W": 3}
+    with pytest.raises(ShapeError, match=r"axis 0 of y is 3; the shape says D·H, which is 2"):
+        case_symbols(case((2, 3), (3,)), operator)
 
 
 @pytest.fixture
