@@ -1,9 +1,11 @@
 """Mistakes and roundings of any operator: each is wrong where its message says so, and right everywhere else."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring import Status, call_of
+from mluops_gtest.authoring import Baseline, CheckVerdict, Status, call_of
 from mluops_gtest.authoring.mistakes import (
     cached_by_shape,
     first_length_kept,
@@ -12,6 +14,7 @@ from mluops_gtest.authoring.mistakes import (
     part_left,
     spoilt,
     sum_goes_on,
+    suspected,
     tails_left,
 )
 from mluops_gtest.authoring.narrowing import NARROW
@@ -30,6 +33,18 @@ def tried(run, values, factor=2):
     call = call_of("toy", {"factor": factor}, {"values": values}, {"output": np.full_like(values, BEFORE)})
     assert run(call) is Status.SUCCESS
     return call.array("output").tolist()
+
+
+@pytest.mark.parametrize(("check", "written"), [(None, [3, 3]), ("rows_empty", [1, 2])])
+def test_an_operators_suspects_become_implementations(check, written):
+    operator = SimpleNamespace(
+        reference=lambda call: Baseline({"output": call.array("values")}),
+        suspects={"all rows are 3": lambda call: {"output": np.full_like(call.array("values"), 3)}},
+        answer=lambda _: CheckVerdict(Status.SUCCESS, check, writes=True),
+    )
+    (mutant,) = suspected(operator, {"threes": "all rows are 3"})
+    assert (mutant.name, mutant.message) == ("threes", "as if all rows are 3")
+    assert tried(mutant.run, [1, 2]) == written
 
 
 @pytest.mark.parametrize(("length", "written"), [(16, 16), (3, 3), (17, 16), (32, 32), (47, 32)])
