@@ -10,7 +10,7 @@ from mluops_gtest.authoring import Array, Draw, DType, OpCall, Params, RecipeOut
 from mluops_gtest.authoring.reductions import Reduction, changed, without_rows
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
-from . import REDUCE_MODE_MAX
+from .._shared.reduced_voxels import MAX, crowded
 
 Placement = Literal["shuffled", "sorted"]
 Values = Literal["lattice", "wide", "ulps", "subnormal", "signs", "tiny"]
@@ -30,9 +30,7 @@ class _Pooling:
     def made(self, params: Params) -> RecipeOutput:
         """The finished case; reduce_type is max where the declaration is silent."""
         inputs = {field.name: getattr(self, field.name) for field in fields(self)}
-        return RecipeOutput(
-            inputs, {"reduce_type": REDUCE_MODE_MAX, **params}, outputs={"grad_feats": self.feats.shape}
-        )
+        return RecipeOutput(inputs, {"reduce_type": MAX, **params}, outputs={"grad_feats": self.feats.shape})
 
 
 _VALUES: Mapping[Values, Callable[[Stream, tuple[int, int]], Array]] = {
@@ -197,8 +195,7 @@ def _assignment(
         raise ValueError(f"{inside} points inside cannot fill {occupied} rows; raise points or lower outside")
     real = np.sort(draw.stream("vacant").sample(voxels + vacant, voxels))
     rows = np.concatenate([real, np.arange(voxels + vacant, voxels + vacant + spare)])
-    # A square makes low numbers likelier: few crowded voxels, many with one point, as a lidar sweep has.
-    extra = draw.stream("extra").integers(0, max(occupied, 1), inside - occupied) ** 2 // max(occupied, 1)
+    extra = crowded(draw, occupied, inside - occupied)
     voxel_of = np.concatenate([rows, rows[extra], np.full(outside, -1)]).astype("<i4")
     order = {"shuffled": draw.stream("order").permutation(points), "sorted": np.argsort(voxel_of, kind="stable")}
     placed: Array = voxel_of[order[placement]]
