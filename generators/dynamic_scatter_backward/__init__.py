@@ -142,23 +142,34 @@ def reference(call: OpCall) -> Baseline:
     return Baseline({"grad_feats": grad_feats})
 
 
-# Elements handled at once.
-_BLOCK = 1 << 20
+# Elements handled at once: three float32 blocks of this size stay in the second-level cache.
+_BLOCK = 1 << 15
+# A round hands out to one point of each voxel; voxels with more points than rounds are looked at as a whole.
+_ROUNDS = 32
 
 
 def _give(grad_feats: Array, points: Array, voxels: Array, feats: Array, voxel_feats: Array, gradients: Array) -> None:
-    """The first match of every voxel, a few channels at a time."""
     order = np.argsort(voxels, kind="stable")
     points, voxels = points[order], voxels[order]
     starts = np.flatnonzero(np.diff(voxels, prepend=-1))
-    places = np.arange(len(points))[:, None]
-    width = max(1, _BLOCK // len(points))
-    for left in range(0, feats.shape[1], width):
-        some = slice(left, left + width)
-        hits = feats[points, some] == voxel_feats[voxels, some]
-        firsts = np.minimum.reduceat(np.where(hits, places, len(points)), starts, axis=0)
-        row, channel = np.nonzero(firsts < len(points))
-        grad_feats[points[firsts[row, channel]], left + channel] = gradients[voxels[starts[row]], left + channel]
+    sizes = np.diff(starts, append=len(voxels))
+    for start, size in zip(starts[sizes > _ROUNDS], sizes[sizes > _ROUNDS], strict=True):
+        members, voxel = points[start : start + size], voxels[start]
+        hits = feats[members] == voxel_feats[voxel]
+        first, channels = hits.argmax(axis=0), np.flatnonzero(hits.any(axis=0))
+        grad_feats[members[first[channels]], channels] = gradients[voxel, channels]
+    claimed = np.zeros(voxel_feats.shape, bool)
+    height = max(1, _BLOCK // feats.shape[1])
+    for turn in range(min(_ROUNDS, sizes.max())):
+        reached = starts[(sizes > turn) & (sizes <= _ROUNDS)] + turn
+        for block in (reached[top : top + height] for top in range(0, len(reached), height)):
+            named = voxels[block]
+            hits = (feats[points[block]] == voxel_feats[named]) & ~claimed[named]
+            claimed[named] |= hits
+            handed = gradients[named]
+            # On the bit pattern: 0 · NaN would not be 0. A third faster than np.where, whose branches mispredict.
+            handed.view("<u4")[...] *= hits
+            grad_feats[points[block]] = handed
 
 
 def precondition(call: OpCall) -> str | None:

@@ -29,7 +29,7 @@ class CopyOf:
     def copied(self) -> Array:
         """The output, with the bits of the values."""
         inside = np.flatnonzero(self.source >= 0)
-        if 2 * len(inside) < len(self.source):
+        if 2 * len(inside) <= len(self.source):
             out = np.full((len(self.values), len(self.source)), self.outside, self.values.dtype)
             out[:, inside] = self.values[:, self.source[inside]]
         else:
