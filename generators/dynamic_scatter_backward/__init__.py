@@ -1,6 +1,6 @@
 """dynamic_scatter_backward: hands each voxel's gradient back to the point that the max pooling took its value from."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -30,7 +30,7 @@ from mluops_gtest.authoring import (
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.left_open import find_nonfinite
 from mluops_gtest.authoring.rows import native_give
-from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs
+from mluops_gtest.authoring.suspects import as_read, misread, with_inputs
 
 from .._shared.reduced_voxels import MAX, REDUCE_ARGUMENT, crowd, reduce_type
 
@@ -196,8 +196,8 @@ def theory(call: OpCall) -> Theory:
 
 
 def _last_match(call: OpCall) -> Mapping[str, Array]:
-    backwards = {name: np.ascontiguousarray(call.array(name)[::-1]) for name in ("feats", "point2voxel_map")}
-    return {"grad_feats": reference(with_inputs(call, **backwards)).outputs["grad_feats"][::-1]}
+    backwards = misread(feats=np.flipud, point2voxel_map=np.flipud)(call)
+    return {"grad_feats": reference(backwards).outputs["grad_feats"][::-1]}
 
 
 def _every_match(call: OpCall) -> Mapping[str, Array]:
@@ -209,29 +209,13 @@ def _every_match(call: OpCall) -> Mapping[str, Array]:
     return {"grad_feats": result}
 
 
-def _without_voxel_0(call: OpCall) -> OpCall:
-    voxel_of = call.array("point2voxel_map")
-    return with_inputs(call, point2voxel_map=np.where(voxel_of == 0, voxel_of.dtype.type(-1), voxel_of))
-
-
 def _all_rows(call: OpCall) -> OpCall:
     rows = call.tensor("voxel_feats").dims[0]
     return with_inputs(call, voxel_num=np.full_like(call.array("voxel_num"), rows))
 
 
-def _with_gradients(change: Callable[[Array], Array]) -> Suspect:
-    return as_read(
-        reference,
-        lambda call: with_inputs(call, grad_voxel_feats=np.ascontiguousarray(change(call.array("grad_voxel_feats")))),
-    )
-
-
-def _channel_0_decides(call: OpCall) -> OpCall:
-    features = {name: call.array(name) for name in ("feats", "voxel_feats")}
-    return with_inputs(
-        call,
-        **{name: np.ascontiguousarray(np.broadcast_to(one[:, :1], one.shape)) for name, one in features.items()},
-    )
+def _channel_0(features: Array) -> Array:
+    return np.broadcast_to(features[:, :1], features.shape)
 
 
 def _averaged(call: OpCall) -> Mapping[str, Array]:
@@ -244,12 +228,18 @@ SUSPECTS = {
     "the last point with the maximum gets the gradient": _last_match,
     "every point with the maximum gets the gradient": _every_match,
     # §3.2's `offset > 0`.
-    "voxel 0 counts as no voxel": as_read(reference, _without_voxel_0),
+    "voxel 0 counts as no voxel": as_read(
+        reference, misread(point2voxel_map=lambda names: np.where(names == 0, np.int32(-1), names))
+    ),
     "rows at and behind voxel_num count as voxels": as_read(reference, _all_rows),
-    "what channel 0 says holds for all": as_read(reference, _channel_0_decides),
+    "what channel 0 says holds for all": as_read(reference, misread(feats=_channel_0, voxel_feats=_channel_0)),
     "the gradient is averaged over the points of a voxel": _averaged,
-    "the gradient of the next voxel is taken": _with_gradients(lambda gradient: np.roll(gradient, -1, axis=0)),
-    "channels of the gradient are counted from the last one": _with_gradients(lambda gradient: gradient[:, ::-1]),
+    "the gradient of the next voxel is taken": as_read(
+        reference, misread(grad_voxel_feats=lambda gradients: np.roll(gradients, -1, axis=0))
+    ),
+    "channels of the gradient are counted from the last one": as_read(
+        reference, misread(grad_voxel_feats=lambda gradients: gradients[:, ::-1])
+    ),
 }
 
 
@@ -276,9 +266,6 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
 
 # The kernel that the numpy backend runs: leaders first, then the contested rest backwards; in float32.
 
-_FLOATS = ("grad_voxel_feats", "feats", "voxel_feats", "grad_feats")
-_INTS = ("point2voxel_map", "voxel_points_count", "voxel_num")
-_ORDER = ("grad_voxel_feats", "feats", "voxel_feats", *_INTS, "grad_feats")
 _ROWS = 256  # voxels per step: the gathered rows stay in cache
 
 
@@ -288,12 +275,9 @@ def kernel(call: OpCall) -> Status:
         return Status.BAD_PARAM
     if call.handle.arch < 370:
         return Status.ARCH_MISMATCH
-    tensors: dict[str, TensorArg] = {}
-    for name in _ORDER:
-        arg = {**call.inputs, **call.outputs}[name]
-        if arg is None:
-            return Status.BAD_PARAM
-        tensors[name] = arg
+    tensors = {name: arg for name, arg in (*call.inputs.items(), *call.outputs.items()) if arg is not None}
+    if len(tensors) < 7:
+        return Status.BAD_PARAM
     if any(arg.desc.is_strided for arg in tensors.values()):
         return Status.NOT_SUPPORTED
     if not _shapes_fit(tensors) or call.param("reduce_type") != 2:
@@ -313,14 +297,12 @@ def kernel(call: OpCall) -> Status:
     return Status.SUCCESS
 
 
-def _shapes_fit(tensors: dict[str, TensorArg]) -> bool:
-    dims = {name: arg.dims for name, arg in tensors.items()}
-    if any(tensors[name].dtype is not DType.FLOAT or len(dims[name]) != 2 for name in _FLOATS):
+def _shapes_fit(tensors: Mapping[str, TensorArg]) -> bool:
+    """Every tensor of two axes is float, every one of one is int32."""
+    if len(tensors["grad_voxel_feats"].dims) != 2 or len(tensors["feats"].dims) != 2:
         return False
-    if any(tensors[name].dtype is not DType.INT32 or len(dims[name]) != 1 for name in _INTS):
-        return False
-    voxels, channels = dims["grad_voxel_feats"]
-    points = dims["feats"][0]
+    voxels, channels = tensors["grad_voxel_feats"].dims
+    points = tensors["feats"].dims[0]
     wanted = {
         "grad_voxel_feats": (voxels, channels),
         "feats": (points, channels),
@@ -330,7 +312,10 @@ def _shapes_fit(tensors: dict[str, TensorArg]) -> bool:
         "voxel_num": (1,),
         "grad_feats": (points, channels),
     }
-    return dims == wanted and points >= voxels
+    types = {name: DType.FLOAT if len(dims) == 2 else DType.INT32 for name, dims in wanted.items()}
+    return points >= voxels and all(
+        tensors[name].dims == dims and tensors[name].dtype is types[name] for name, dims in wanted.items()
+    )
 
 
 def _compute(call: OpCall) -> None:

@@ -39,8 +39,8 @@ class _Rules:
     entries: Callable[[Array], Array] = lambda entries: entries
     # The first point that is looked at, and the first one that is not.
     points: tuple[int, int | None] = (0, None)
-    # Nobody has claimed anything yet, as far as this point knows: (point, its entry, the entry before) → bool.
-    forgets: Callable[[int, int, int | None], bool] = lambda _point, _entry, _before: False
+    # Nobody has claimed anything yet, as far as a point knows: (it and its entry, those of the one before) → bool.
+    forgets: Callable[[tuple[int, int], tuple[int, int]], bool] = lambda _now, _before: False
     # What a point claims, of what matches: (hits, what was claimed before, one per channel) → hits.
     claims: Callable[[Array, Array], Array] = lambda hits, claimed: hits & ~claimed
 
@@ -57,14 +57,14 @@ def _apply(rules: _Rules, call: OpCall) -> Status:
     voxel_num = rules.voxel_num(int(call.array("voxel_num")[0]), rows)
     claimed = np.zeros(voxel_feats.shape, bool)
     entries = list(enumerate(rules.entries(call.array("point2voxel_map")).tolist()))[slice(*rules.points)]
-    before: int | None = None
+    before = (-1, -1)
     for point, entry in reversed(entries) if rules.last_first else entries:
         row = rules.row(entry, voxel_num, rows)
         if row is None:
             continue
-        if rules.forgets(point, entry, before):
+        if rules.forgets((point, entry), before):
             claimed[...] = False
-        before = entry
+        before = point, entry
         hits = rules.matches(feats[point], voxel_feats[row])
         if rules.once:
             hits = rules.claims(hits, claimed[row])
@@ -136,19 +136,9 @@ def _first_channel_alone(hits: Array, claimed: Array) -> Array:
     return first
 
 
-def _in_blocks(block: int) -> Callable[[OpCall], Status]:
+def _block_begins(size: int) -> Callable[[tuple[int, int], tuple[int, int]], bool]:
     """Blocks of points are handled by threads that do not know of each other's claims."""
-
-    def run(call: OpCall) -> Status:
-        seen: list[int] = []
-
-        def forgets(point: int, _entry: int, _before: int | None) -> bool:
-            seen.append(point // block)
-            return seen[-1:] != seen[-2:-1]
-
-        return _apply(_Rules(forgets=forgets), call)
-
-    return run
+    return lambda now, before: now[0] // size != before[0] // size
 
 
 # What is handed out.
@@ -234,11 +224,11 @@ MUTANTS = (
     _mutant(
         "ties_of_neighbours",
         "ties are seen among neighbouring points alone",
-        forgets=lambda _point, entry, before: entry != before,
+        forgets=lambda now, before: now[1] != before[1],
     ),
     *(
-        Mutant(f"ties_of_{block}_points", f"every block of {block} points has a winner of its own", _in_blocks(block))
-        for block in (16, 64)
+        _mutant(f"ties_of_{n}_points", f"every block of {n} points has a winner of its own", forgets=_block_begins(n))
+        for n in (16, 64)
     ),
     Mutant("ties_share", "points with the maximum share the gradient", _shares_ties),
     _mutant("unmatched_to_first_point", "an unmatched gradient goes to point 0", unmatched_to=0),

@@ -29,7 +29,7 @@ from mluops_gtest.authoring import (
 )
 from mluops_gtest.authoring.copy_of import CopyOf, define_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs, with_params
+from mluops_gtest.authoring.suspects import Suspect, as_read, misread, with_params
 
 from .._shared import masks
 
@@ -138,11 +138,6 @@ def _with_params(change: Callable[[Mapping[str, int]], Mapping[str, int]]) -> Su
     return _as_read(lambda call: with_params(call, **change({name: int(call.param(name)) for name in names})))
 
 
-def _with_image(change: Callable[[Array], Array]) -> Suspect:
-    """Another image [1, C, H, W] of the same shape."""
-    return _as_read(lambda call: with_inputs(call, feature=np.ascontiguousarray(change(call.array("feature")))))
-
-
 def _channels_last(image: Array) -> Array:
     _, channels, height, width = image.shape
     return image.reshape(1, height, width, channels).transpose(0, 3, 1, 2)
@@ -176,8 +171,8 @@ SUSPECTS = {
     "kernel_h and kernel_w are exchanged": _with_params(
         lambda p: {"kernel_h": p["kernel_w"], "kernel_w": p["kernel_h"]}
     ),
-    "feature is read as NHWC": _with_image(_channels_last),
-    "feature is read as NCWH": _with_image(_columns_first),
+    "feature is read as NHWC": _as_read(misread(feature=_channels_last)),
+    "feature is read as NCWH": _as_read(misread(feature=_columns_first)),
     # §1.1's order.
     "rows stand by kernel offset, then by channel": _kernel_major,
 }
