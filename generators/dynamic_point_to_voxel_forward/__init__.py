@@ -32,7 +32,7 @@ from mluops_gtest.authoring import (
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction, total
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.sums import exact_sums, largest_magnitude, lattice_exponent, lattice_unit, sums_are_exact
-from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs, with_params
+from mluops_gtest.authoring.suspects import Suspect, as_read, misread, with_params
 
 from .._shared.reduced_voxels import MAX, MEAN, REDUCE_ARGUMENT, crowd, reduce_type
 
@@ -287,20 +287,6 @@ def _sums_of_points(rows: Array, voxels: Voxels) -> Array:
     return sums
 
 
-def _one_point_more(rows: Array, voxels: Voxels) -> Array:
-    means: Array = _sums_of_points(rows, voxels) / (voxels.sizes[:, None] + 1)
-    return means
-
-
-def _in_mode(mode: int) -> Suspect:
-    """Every call of another mode reduced in this one."""
-
-    def misread(call: OpCall) -> OpCall | None:
-        return None if call.param("reduce_type") == mode else with_params(call, reduce_type=mode)
-
-    return as_read(reference, misread)
-
-
 def _first_met(call: OpCall) -> Mapping[str, Array]:
     outputs = dict(reference(call).outputs)
     voxels = voxels_of(call.array("coors"))
@@ -313,23 +299,24 @@ def _first_met(call: OpCall) -> Mapping[str, Array]:
     return outputs
 
 
-def _zero_is_invalid(call: OpCall) -> OpCall:
-    coors = call.array("coors")
-    return with_inputs(call, coors=np.where((coors == 0).any(axis=1)[:, None], np.int32(-1), coors))
+def _zero_is_invalid(coors: Array) -> Array:
+    return np.where((coors == 0).any(axis=1)[:, None], np.int32(-1), coors)
 
 
 SUSPECTS = {
     "the sum is not divided by the number of points": _reduced(_sums_of_points, MEAN),
-    "the mean divides by one point more": _reduced(_one_point_more, MEAN),
-    "the mean is taken for the maximum": _in_mode(MEAN),
-    "the maximum is taken for the mean": _in_mode(MAX),
+    "the mean divides by one point more": _reduced(
+        lambda rows, voxels: _sums_of_points(rows, voxels) / (voxels.sizes[:, None] + 1), MEAN
+    ),
+    "the mean is taken for the maximum": as_read(reference, lambda call: with_params(call, reduce_type=MEAN)),
+    "the maximum is taken for the mean": as_read(reference, lambda call: with_params(call, reduce_type=MAX)),
     "the last point of every voxel wins": _reduced(lambda rows, voxels: rows[voxels.starts + voxels.sizes - 1]),
     "the smallest feature of every voxel is taken": _reduced(
         lambda rows, voxels: np.fmin.reduceat(rows, voxels.starts, axis=0), MAX
     ),
     "voxels stand in the order in which points meet them": _first_met,
     # §3.1.2's `gt 0`.
-    "points with a coordinate 0 are invalid": as_read(reference, _zero_is_invalid),
+    "points with a coordinate 0 are invalid": as_read(reference, misread(coors=_zero_is_invalid)),
 }
 
 
@@ -363,9 +350,15 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
 
 # The kernel that the numpy backend runs: ranks column by column, then a tournament in each voxel; in float32.
 
-_FLOATS = ("feats", "voxel_feats")
 _TABLES = ("feats", "coors", "voxel_feats", "voxel_coors")
-_ORDER = (*_TABLES, "point2voxel_map", "voxel_points_count", "voxel_num")
+
+
+def kernel(call: OpCall) -> Status:
+    """Check the call, then follow the four steps of §1.2; coors itself is left as it is."""
+    early = early_status(call)
+    if early is None:
+        _compute(call)
+    return Status.SUCCESS if early is None else early
 
 
 def early_status(call: OpCall) -> Status | None:
@@ -374,15 +367,12 @@ def early_status(call: OpCall) -> Status | None:
         return Status.BAD_PARAM
     if call.handle.arch < 370:
         return Status.ARCH_MISMATCH
-    given = {**call.inputs, **call.outputs}
-    tensors = {name: arg for name in _ORDER if (arg := given[name]) is not None}
-    if len(tensors) < len(_ORDER):
-        return Status.BAD_PARAM
-    if any(len(arg.dims) != (2 if name in _TABLES else 1) for name, arg in tensors.items()):
+    tensors = {name: arg for name, arg in (*call.inputs.items(), *call.outputs.items()) if arg is not None}
+    if len(tensors) < 7 or any(len(arg.dims) != (2 if name in _TABLES else 1) for name, arg in tensors.items()):
         return Status.BAD_PARAM
     if any(arg.desc.is_strided for arg in tensors.values()):
         return Status.NOT_SUPPORTED
-    if any(arg.dtype is not (DType.FLOAT if name in _FLOATS else DType.INT32) for name, arg in tensors.items()):
+    if any(arg.dtype is not (DType.FLOAT if "feats" in name else DType.INT32) for name, arg in tensors.items()):
         return Status.BAD_PARAM
     if call.param("reduce_type") not in (1, 2) or not _shapes_fit(tensors):
         return Status.BAD_PARAM
@@ -408,14 +398,6 @@ def _shapes_fit(tensors: dict[str, TensorArg]) -> bool:
         "voxel_num": (1,),
     }
     return rows <= points and all(arg.dims == wanted[name] for name, arg in tensors.items())
-
-
-def kernel(call: OpCall) -> Status:
-    """Check the call, then follow the four steps of §1.2; coors itself is left as it is."""
-    early = early_status(call)
-    if early is None:
-        _compute(call)
-    return Status.SUCCESS if early is None else early
 
 
 def _compute(call: OpCall) -> None:

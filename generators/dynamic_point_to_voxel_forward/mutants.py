@@ -80,7 +80,6 @@ class Steps:
     mark: Callable[[Array, Array], Array] = marked
     # What rows are sorted and told apart by.
     keys: Callable[[Array], Array] = lambda rows: rows
-    unique: Callable[[Array, Array], Found] = unique
     drop: Callable[[Found], Found] = without_invalid
     # Where the features of every point go.
     placed: Callable[[Found], Array] = lambda found: found.of_point
@@ -88,14 +87,12 @@ class Steps:
     maxima: Callable[[Array, Array, int, float], Array] = maxima
     sums: Callable[[Array, Array, int], Array] = sums
     divided: Callable[[Array, Array, int], Array] = divided
-    # The reduced features again, with all features and where they went.
-    reduced: Callable[[Array, Array, Array], Array] = lambda result, _feats, _placed: result
 
     def run(self, call: OpCall) -> Status:
         """Write all outputs of a valid call; nothing behind the rows that exist."""
         coors = call.array("coors").astype(np.int64)
         rows = self.mark(coors, self.invalid(coors))
-        found = self.drop(self.unique(rows, self.keys(rows)))
+        found = self.drop(unique(rows, self.keys(rows)))
         feats = self._reduce(call, self.placed(found))
         count = min(len(found.coors), len(feats))
         call.array("voxel_feats")[:count] = feats[:count]
@@ -110,11 +107,8 @@ class Steps:
         inside = np.flatnonzero((placed >= 0) & (placed < rows))
         gathered, voxels = feats[inside], placed[inside]
         if call.param("reduce_type") == MAX:
-            result = self.maxima(gathered, voxels, rows, self.start)
-        else:
-            sizes = np.bincount(voxels, minlength=rows)
-            result = self.divided(self.sums(gathered, voxels, rows), sizes, len(feats))
-        return self.reduced(result, feats, placed)
+            return self.maxima(gathered, voxels, rows, self.start)
+        return self.divided(self.sums(gathered, voxels, rows), np.bincount(voxels, minlength=rows), len(feats))
 
 
 _TILE = 64  # channels, or points, that the mistaken tilings handle at once
@@ -234,34 +228,44 @@ _DIVISIONS: dict[str, tuple[str, Callable[[Array, Array, int], Array]]] = {
 }
 
 
-def _mask_multiplied(result: Array, feats: Array, placed: Array) -> Array:
-    result[0] += (feats[placed < 0] * np.float32(0)).sum(axis=0)
-    return result
-
-
-def _first_tile_reduced(result: Array, feats: Array, placed: Array) -> Array:
-    inside = np.flatnonzero(placed >= 0)
-    result[placed[inside], _TILE:] = feats[inside, _TILE:]
-    return result
-
-
-def _tile_offset_forgotten(result: Array, _feats: Array, _placed: Array) -> Array:
-    rest = result[:, _TILE : 2 * _TILE].copy()
-    result[:, : rest.shape[1]] = rest
-    return result
-
-
-def _channel_tail_lost(result: Array, _feats: Array, _placed: Array) -> Array:
-    result[:, result.shape[1] // _TILE * _TILE or result.shape[1] :] = 0
-    return result
-
-
 # What is done to the buffers when everything is written.
 
 
 def _invalid(call: OpCall) -> Array:
     """The points that are in no voxel."""
     return np.flatnonzero(call.array("point2voxel_map") < 0)
+
+
+def _rows(call: OpCall, output: str) -> Array:
+    """The rows of an output that the call owns."""
+    return call.array(output)[: int(call.array("voxel_num")[0])]
+
+
+def _features(change: Callable[[Array], Array]) -> Callable[[OpCall], None]:
+    def spoil(call: OpCall) -> None:
+        _rows(call, "voxel_feats")[...] = change(_rows(call, "voxel_feats"))
+
+    return spoil
+
+
+def _multiply_invalid(call: OpCall) -> None:
+    _rows(call, "voxel_feats")[:1] += (call.array("feats")[_invalid(call)] * np.float32(0)).sum(axis=0)
+
+
+def _reduce_first_tile(call: OpCall) -> None:
+    inside = np.flatnonzero(call.array("point2voxel_map") >= 0)
+    call.array("voxel_feats")[call.array("point2voxel_map")[inside], _TILE:] = call.array("feats")[inside, _TILE:]
+
+
+def _forget_tile_offset(call: OpCall) -> None:
+    rows = _rows(call, "voxel_feats")
+    rest = rows[:, _TILE : 2 * _TILE].copy()
+    rows[:, : rest.shape[1]] = rest
+
+
+def _lose_channel_tail(call: OpCall) -> None:
+    rows = _rows(call, "voxel_feats")
+    rows[:, rows.shape[1] // _TILE * _TILE or rows.shape[1] :] = 0
 
 
 def _count_invalid(call: OpCall) -> None:
@@ -290,8 +294,7 @@ def _clamp_coordinates(call: OpCall) -> None:
 
 
 def _count_in_bytes(call: OpCall) -> None:
-    counts = call.array("voxel_points_count")[: int(call.array("voxel_num")[0])]
-    counts[...] = counts.astype(np.int8)
+    _rows(call, "voxel_points_count")[...] = _rows(call, "voxel_points_count").astype(np.int8)
 
 
 def _map_in_bytes(call: OpCall) -> None:
@@ -300,6 +303,11 @@ def _map_in_bytes(call: OpCall) -> None:
 
 
 _SPOILT: dict[str, tuple[str, Callable[[OpCall], None]]] = {
+    "clipped": ("infinities become the largest float", _features(clamped)),
+    "mask_multiplied": ("invalid points are multiplied by 0 instead of left out", _multiply_invalid),
+    "first_tile_reduced": ("only the first tile of channels is reduced", _reduce_first_tile),
+    "tile_offset_forgotten": ("the second tile of channels lands on the first", _forget_tile_offset),
+    "channel_tail_lost": ("channels behind the last whole vector of 64 are lost", _lose_channel_tail),
     "invalid_counted": ("voxel_num counts the invalid class", _count_invalid),
     "map_sorted": ("the map is sorted with the points", lambda call: call.array("point2voxel_map").sort()),
     "map_closed": ("invalid points are left out of the map", _close_map),
@@ -356,11 +364,6 @@ MUTANTS: Final = (
     _mutant("half_sums", "sums are kept in half precision", sums=_half_sums),
     _mutant("lost_updates", "additions to one voxel are not atomic", sums=_lost_updates),
     _mutant("nan_ignored", "NaN counts as 0 in a mean", sums=lambda feats, *rest: sums(nan_cleared(feats), *rest)),
-    _mutant("clipped", "infinities become the largest float", reduced=lambda result, _feats, _placed: clamped(result)),
-    _mutant("mask_multiplied", "invalid points are multiplied by 0 instead of left out", reduced=_mask_multiplied),
-    _mutant("first_tile_reduced", "only the first tile of channels is reduced", reduced=_first_tile_reduced),
-    _mutant("tile_offset_forgotten", "the second tile of channels lands on the first", reduced=_tile_offset_forgotten),
-    _mutant("channel_tail_lost", "channels behind the last whole vector of 64 are lost", reduced=_channel_tail_lost),
     *tails_left(_RIGHT, "point2voxel_map", 0, "entries", tiles=(16, 32, 64, 128)),
     part_left(_RIGHT, "point2voxel_map", 0, "entries"),
     *tails_left(_RIGHT, "voxel_feats", 1, "channels", tiles=(16, 32)),
@@ -381,7 +384,7 @@ def _maxima_with_nan(feats: Array, of_point: Array, rows: int, start: float) -> 
 
 VARIANTS: Final = {
     "subnormal": (
-        _mutant("tiny_flushed", "subnormal results become 0", reduced=lambda result, _feats, _placed: flushed(result)),
+        spoilt("tiny_flushed", "subnormal results become 0", _RIGHT, _features(flushed)),
         _mutant(
             "tiny_ignored_in_sums",
             "subnormal features count as 0 in a mean",
