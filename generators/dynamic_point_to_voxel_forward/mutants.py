@@ -6,16 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Status
-from mluops_gtest.authoring.mistakes import (
-    cached_by_shape,
-    input_cleared,
-    part_left,
-    spoilt,
-    sum_goes_on,
-    suspected,
-    tails_left,
-)
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
 from mluops_gtest.authoring.roundings import clamped, flushed, nan_cleared, through_half
 
 from .._shared.reduced_voxels import MAX
@@ -325,8 +316,8 @@ MUTANTS: Final = (
     *(_mutant(name, words, invalid=invalid) for name, (words, invalid) in _INVALID.items()),
     *(_mutant(name, words, drop=_dropped(drop)) for name, (words, drop) in _DROPS.items()),
     *(_mutant(name, words, divided=division) for name, (words, division) in _DIVISIONS.items()),
-    *(spoilt(name, words, _RIGHT, spoil) for name, (words, spoil) in _SPOILT.items()),
-    *suspected(
+    *(mistakes.spoilt(name, words, _RIGHT, spoil) for name, (words, spoil) in _SPOILT.items()),
+    *mistakes.suspected(
         OPERATOR,
         {
             "first_appearance": "voxels stand in the order in which points meet them",
@@ -364,12 +355,12 @@ MUTANTS: Final = (
     _mutant("half_sums", "sums are kept in half precision", sums=_half_sums),
     _mutant("lost_updates", "additions to one voxel are not atomic", sums=_lost_updates),
     _mutant("nan_ignored", "NaN counts as 0 in a mean", sums=lambda feats, *rest: sums(nan_cleared(feats), *rest)),
-    *tails_left(_RIGHT, "point2voxel_map", 0, "entries", tiles=(16, 32, 64, 128)),
-    part_left(_RIGHT, "point2voxel_map", 0, "entries"),
-    *tails_left(_RIGHT, "voxel_feats", 1, "channels", tiles=(16, 32)),
-    input_cleared(_RIGHT, "feats"),
-    cached_by_shape(_RIGHT),
-    sum_goes_on(_RIGHT, "voxel_points_count"),
+    *mistakes.tails_left(_RIGHT, "point2voxel_map", 0, "entries", tiles=(16, 32, 64, 128)),
+    mistakes.part_left(_RIGHT, "point2voxel_map", 0, "entries"),
+    *mistakes.tails_left(_RIGHT, "voxel_feats", 1, "channels", tiles=(16, 32)),
+    mistakes.input_cleared(_RIGHT, "feats"),
+    mistakes.cached_by_shape(_RIGHT),
+    mistakes.sum_goes_on(_RIGHT, "voxel_points_count"),
 )
 
 
@@ -384,7 +375,7 @@ def _maxima_with_nan(feats: Array, of_point: Array, rows: int, start: float) -> 
 
 VARIANTS: Final = {
     "subnormal": (
-        spoilt("tiny_flushed", "subnormal results become 0", _RIGHT, _features(flushed)),
+        mistakes.spoilt("tiny_flushed", "subnormal results become 0", _RIGHT, _features(flushed)),
         _mutant(
             "tiny_ignored_in_sums",
             "subnormal features count as 0 in a mean",

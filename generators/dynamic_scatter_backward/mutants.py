@@ -7,15 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Status
-from mluops_gtest.authoring.mistakes import (
-    cached_by_shape,
-    input_cleared,
-    part_left,
-    sum_goes_on,
-    suspected,
-    tails_left,
-)
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
 from mluops_gtest.authoring.roundings import flushed, through_half
 
 from . import OPERATOR
@@ -174,7 +166,7 @@ def _adds_to_what_was_there(call: OpCall) -> Status:
 
 
 MUTANTS = (
-    *suspected(
+    *mistakes.suspected(
         OPERATOR,
         {
             "last_index_wins": "the last point with the maximum gets the gradient",
@@ -240,11 +232,11 @@ MUTANTS = (
     _mutant("rounds_the_gradient", "gradients lose their low mantissa bits on the way", gradients=_truncated),
     _mutant("leaves_the_rest", "elements without a gradient are not set to 0", clears=False),
     Mutant("not_cleared", "gradients are added to what the output held", _adds_to_what_was_there),
-    *tails_left(_right, "grad_feats", 0, "points", tiles=(16, 32, 64, 128)),
-    *tails_left(_right, "grad_feats", 1, "channels", tiles=(16, 32, 64)),
-    part_left(_right, "grad_feats", 0, "points"),
-    input_cleared(_right, "grad_voxel_feats"),
-    input_cleared(_right, "point2voxel_map"),
-    cached_by_shape(_right),
-    sum_goes_on(_right, "grad_feats"),
+    *mistakes.tails_left(_right, "grad_feats", 0, "points", tiles=(16, 32, 64, 128)),
+    *mistakes.tails_left(_right, "grad_feats", 1, "channels", tiles=(16, 32, 64)),
+    mistakes.part_left(_right, "grad_feats", 0, "points"),
+    mistakes.input_cleared(_right, "grad_voxel_feats"),
+    mistakes.input_cleared(_right, "point2voxel_map"),
+    mistakes.cached_by_shape(_right),
+    mistakes.sum_goes_on(_right, "grad_feats"),
 )

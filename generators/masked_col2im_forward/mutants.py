@@ -7,9 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Status
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
 from mluops_gtest.authoring.copy_of import wrong_copies
-from mluops_gtest.authoring.mistakes import first_length_kept, input_cleared, part_left, spoilt, suspected
 from mluops_gtest.authoring.narrowing import NARROW
 
 from .._shared.masks import Masks, in_type
@@ -192,7 +191,7 @@ def _clear_im(call: OpCall) -> None:
 
 
 MUTANTS: Final = (
-    *suspected(
+    *mistakes.suspected(
         OPERATOR,
         {
             "swapped_masks": "mask_w_idx is the row",
@@ -262,9 +261,9 @@ MUTANTS: Final = (
     _wrong("no_masks_leave_im", "without masks im is not cleared", clear=_clear_unless_no_masks),
     _wrong("no_masks_clear_one_channel", "without masks one channel is cleared", clear=_clear_for_masks),
     _wrong("overlapping_windows", "values go to windows of 2×2 and add up", assign=_add_windows),
-    spoilt("clears_last", "im is cleared behind the copy", _right, _clear_im),
+    mistakes.spoilt("clears_last", "im is cleared behind the copy", _right, _clear_im),
     *wrong_copies("im", copies),
-    part_left(_right, "im", 1, "channels"),
-    first_length_kept(_right, "im", 1, "channels"),
-    input_cleared(_right, "col"),
+    mistakes.part_left(_right, "im", 1, "channels"),
+    mistakes.first_length_kept(_right, "im", 1, "channels"),
+    mistakes.input_cleared(_right, "col"),
 )

@@ -7,16 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Status
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
 from mluops_gtest.authoring.copy_of import wrong_copies
-from mluops_gtest.authoring.mistakes import (
-    first_length_kept,
-    first_param_kept,
-    input_cleared,
-    part_left,
-    suspected,
-    tails_left,
-)
 from mluops_gtest.authoring.narrowing import NARROW
 from mluops_gtest.authoring.suspects import with_inputs, with_params
 
@@ -260,7 +252,7 @@ _ORDERS: Final = (
 )  # fmt: skip
 
 MUTANTS: Final = (
-    *suspected(
+    *mistakes.suspected(
         OPERATOR,
         {
             "swapped_masks": "mask_h_idx and mask_w_idx are exchanged",
@@ -302,9 +294,9 @@ MUTANTS: Final = (
     Mutant("outside_left", "columns of windows wholly outside are not written", _outside_left),
     _wrong("zeros_left", "zeros are not written", write=_zeros_left),
     *wrong_copies("data_col", copies),
-    *tails_left(_right, "data_col", 1, "masks", (16, 64, 128)),
-    part_left(_right, "data_col", 1, "masks"),
-    first_param_kept(_right, "pad_w"),
-    first_length_kept(_right, "data_col", 1, "masks"),
-    input_cleared(_right, "mask_h_idx"),
+    *mistakes.tails_left(_right, "data_col", 1, "masks", (16, 64, 128)),
+    mistakes.part_left(_right, "data_col", 1, "masks"),
+    mistakes.first_param_kept(_right, "pad_w"),
+    mistakes.first_length_kept(_right, "data_col", 1, "masks"),
+    mistakes.input_cleared(_right, "mask_h_idx"),
 )
