@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -44,18 +45,18 @@ def without_invalid(found: Found) -> Found:
     return without_first(found) if found.coors[0, 0] < 0 else found
 
 
-def maxima(feats: Array, of_point: Array, rows: int, start: float) -> Array:
+def maxima(feats: Array, of_point: Array, rows: int, start: float = -np.inf, meet: np.ufunc = np.fmax) -> Array:
     """Step 4, max: [M, C], `start` where no point is."""
     best = np.full((rows, feats.shape[1]), start, np.float32)
-    np.fmax.at(best, of_point, feats)
+    meet.at(best, of_point, feats)
     return best
 
 
-def sums(feats: Array, of_point: Array, rows: int) -> Array:
+def sums(feats: Array, of_point: Array, rows: int, dtype: type[np.floating] = np.float32) -> Array:
     """Step 4, mean: [M, C], 0 where no point is."""
-    total = np.zeros((rows, feats.shape[1]), np.float32)
-    np.add.at(total, of_point, feats)
-    return total
+    total = np.zeros((rows, feats.shape[1]), dtype)
+    np.add.at(total, of_point, feats.astype(dtype))
+    return total.astype(np.float32)
 
 
 def divided(total: Array, sizes: Array, _points: int) -> Array:
@@ -71,11 +72,11 @@ class Steps:
     mark: Callable[[Array, Array], Array] = marked
     # What rows are sorted and told apart by.
     keys: Callable[[Array], Array] = lambda rows: rows
-    drop: Callable[[Found], Found] = without_invalid
+    # By what step 2 found, and what is left of it when the class of the invalid points goes.
+    drop: Callable[[Found, Found], Found] = lambda _, right: right
     # Where the features of every point go.
     placed: Callable[[Found], Array] = lambda found: found.of_point
-    start: float = -np.inf
-    maxima: Callable[[Array, Array, int, float], Array] = maxima
+    maxima: Callable[[Array, Array, int], Array] = maxima
     sums: Callable[[Array, Array, int], Array] = sums
     divided: Callable[[Array, Array, int], Array] = divided
 
@@ -83,7 +84,8 @@ class Steps:
         """Write all outputs of a valid call; nothing behind the rows that exist."""
         coors = call.array("coors").astype(np.int64)
         rows = self.mark(coors, self.invalid(coors))
-        found = self.drop(unique(rows, self.keys(rows)))
+        classes = unique(rows, self.keys(rows))
+        found = self.drop(classes, without_invalid(classes))
         feats = self._reduce(call, self.placed(found))
         count = min(len(found.coors), len(feats))
         call.array("voxel_feats")[:count] = feats[:count]
@@ -98,7 +100,7 @@ class Steps:
         inside = np.flatnonzero((placed >= 0) & (placed < rows))
         gathered, voxels = feats[inside], placed[inside]
         if call.param("reduce_type") == MAX:
-            return self.maxima(gathered, voxels, rows, self.start)
+            return self.maxima(gathered, voxels, rows)
         return self.divided(self.sums(gathered, voxels, rows), np.bincount(voxels, minlength=rows), len(feats))
 
 
@@ -160,7 +162,6 @@ def _last_voxel_lost(_: Found, right: Found) -> Found:
     return replace(right, coors=right.coors[:last], sizes=right.sizes[:last])
 
 
-# By what the steps before found, and what is left when the class of the invalid points goes.
 _DROPS: dict[str, tuple[str, Callable[[Found, Found], Found]]] = {
     "invalid_kept": ("the invalid points are voxel 0", lambda found, _: found),
     "first_dropped": ("the first voxel goes though all points are valid", lambda found, _: without_first(found)),
@@ -179,10 +180,6 @@ _DROPS: dict[str, tuple[str, Callable[[Found, Found], Found]]] = {
 }
 
 
-def _dropped(drop: Callable[[Found, Found], Found]) -> Callable[[Found], Found]:
-    return lambda found: drop(found, without_invalid(found))
-
-
 def _one_too_low(found: Found) -> Array:
     return found.of_point if (found.of_point < 0).any() else found.of_point - 1
 
@@ -192,12 +189,6 @@ def _only_the_first(found: Found, points: int) -> Array:
 
 
 # What is made of the features of a voxel.
-
-
-def _half_sums(feats: Array, of_point: Array, rows: int) -> Array:
-    total = np.zeros((rows, feats.shape[1]), np.float16)
-    np.add.at(total, of_point, feats.astype(np.float16))
-    return total.astype(np.float32)
 
 
 def _lost_updates(feats: Array, of_point: Array, rows: int) -> Array:
@@ -227,45 +218,15 @@ def _invalid(call: OpCall) -> Array:
     return np.flatnonzero(call.array("point2voxel_map") < 0)
 
 
-def _rows(call: OpCall, output: str) -> Array:
-    """The rows of an output that the call owns."""
-    return call.array(output)[: int(call.array("voxel_num")[0])]
+def _rewrite(name: str, change: Callable[[Array], Array]) -> Callable[[OpCall], None]:
+    """Other values of that tensor, in the rows that the call owns."""
 
-
-def _features(change: Callable[[Array], Array]) -> Callable[[OpCall], None]:
     def spoil(call: OpCall) -> None:
-        _rows(call, "voxel_feats")[...] = change(_rows(call, "voxel_feats"))
+        is_by_voxel = name in ("voxel_feats", "voxel_points_count")
+        rows = call.array(name)[: int(call.array("voxel_num")[0]) if is_by_voxel else None]
+        rows[...] = change(rows)
 
     return spoil
-
-
-def _multiply_invalid(call: OpCall) -> None:
-    _rows(call, "voxel_feats")[:1] += (call.array("feats")[_invalid(call)] * np.float32(0)).sum(axis=0)
-
-
-def _reduce_first_tile(call: OpCall) -> None:
-    inside = np.flatnonzero(call.array("point2voxel_map") >= 0)
-    call.array("voxel_feats")[call.array("point2voxel_map")[inside], _TILE:] = call.array("feats")[inside, _TILE:]
-
-
-def _forget_tile_offset(call: OpCall) -> None:
-    rows = _rows(call, "voxel_feats")
-    rest = rows[:, _TILE : 2 * _TILE].copy()
-    rows[:, : rest.shape[1]] = rest
-
-
-def _lose_channel_tail(call: OpCall) -> None:
-    rows = _rows(call, "voxel_feats")
-    rows[:, rows.shape[1] // _TILE * _TILE or rows.shape[1] :] = 0
-
-
-def _count_invalid(call: OpCall) -> None:
-    call.array("voxel_num")[...] += len(_invalid(call)) > 0
-
-
-def _close_map(call: OpCall) -> None:
-    places = call.array("point2voxel_map")
-    places[...] = places[np.argsort(places < 0, kind="stable")]
 
 
 def _set_invalid(name: str, value: int, points: slice = slice(None)) -> Callable[[OpCall], None]:
@@ -275,38 +236,51 @@ def _set_invalid(name: str, value: int, points: slice = slice(None)) -> Callable
     return spoil
 
 
-def _sort_coordinates(call: OpCall) -> None:
-    coors = call.array("coors")
-    coors[...] = coors[np.lexsort(coors[:, ::-1].T)]
+def _without_tile_offset(feats: Array) -> Array:
+    second = feats[:, _TILE : 2 * _TILE]
+    return np.concatenate([second, feats[:, second.shape[1] :]], axis=1)
 
 
-def _clamp_coordinates(call: OpCall) -> None:
-    np.maximum(call.array("coors"), -1, out=call.array("coors"))
+def _without_channel_tail(feats: Array) -> Array:
+    channels = feats.shape[1]
+    return np.where(np.arange(channels) < (channels // _TILE * _TILE or channels), feats, 0)
 
 
-def _count_in_bytes(call: OpCall) -> None:
-    _rows(call, "voxel_points_count")[...] = _rows(call, "voxel_points_count").astype(np.int8)
+def _multiply_invalid(call: OpCall) -> None:
+    voxels = call.array("voxel_feats")[: min(1, int(call.array("voxel_num")[0]))]
+    voxels += (call.array("feats")[_invalid(call)] * np.float32(0)).sum(axis=0)
 
 
-def _map_in_bytes(call: OpCall) -> None:
-    places = call.array("point2voxel_map")
-    places[...] = np.where(places < 0, places, places & 0xFF)
+def _reduce_first_tile(call: OpCall) -> None:
+    inside = np.flatnonzero(call.array("point2voxel_map") >= 0)
+    call.array("voxel_feats")[call.array("point2voxel_map")[inside], _TILE:] = call.array("feats")[inside, _TILE:]
 
+
+def _count_invalid(call: OpCall) -> None:
+    call.array("voxel_num")[...] += len(_invalid(call)) > 0
+
+
+_REWRITTEN: dict[str, tuple[str, str, Callable[[Array], Array]]] = {
+    "clipped": ("infinities become the largest float", "voxel_feats", clamped),
+    "tile_offset_forgotten": ("the second tile of channels lands on the first", "voxel_feats", _without_tile_offset),
+    "channel_tail_lost": ("channels behind the last vector of 64 are lost", "voxel_feats", _without_channel_tail),
+    "byte_counts": ("points are counted in 8 bits", "voxel_points_count", lambda counts: counts.astype(np.int8)),
+    "byte_map": ("the map is kept in 8 bits", "point2voxel_map", lambda of: np.where(of < 0, of, of & 0xFF)),
+    "map_sorted": ("the map is sorted with the points", "point2voxel_map", np.sort),
+    "map_closed": (
+        "invalid points are left out of the map",
+        "point2voxel_map",
+        lambda of: of[np.argsort(of < 0, kind="stable")],
+    ),
+    "coordinates_sorted": ("coors is sorted in place", "coors", lambda coors: coors[np.lexsort(coors[:, ::-1].T)]),
+    "coordinates_clamped": ("coordinates below 0 become −1, not their rows", "coors", lambda c: np.maximum(c, -1)),
+}
 
 _SPOILT: dict[str, tuple[str, Callable[[OpCall], None]]] = {
-    "clipped": ("infinities become the largest float", _features(clamped)),
     "mask_multiplied": ("invalid points are multiplied by 0 instead of left out", _multiply_invalid),
     "first_tile_reduced": ("only the first tile of channels is reduced", _reduce_first_tile),
-    "tile_offset_forgotten": ("the second tile of channels lands on the first", _forget_tile_offset),
-    "channel_tail_lost": ("channels behind the last whole vector of 64 are lost", _lose_channel_tail),
     "invalid_counted": ("voxel_num counts the invalid class", _count_invalid),
-    "map_sorted": ("the map is sorted with the points", lambda call: call.array("point2voxel_map").sort()),
-    "map_closed": ("invalid points are left out of the map", _close_map),
-    "byte_map": ("map entries are kept in 8 bits", _map_in_bytes),
-    "byte_counts": ("points of a voxel are counted in 8 bits", _count_in_bytes),
     "features_changed": ("the features of invalid points are cleared in place", _set_invalid("feats", 0)),
-    "coordinates_sorted": ("coors is sorted in place", _sort_coordinates),
-    "coordinates_clamped": ("only coordinates below 0 become −1, not their rows", _clamp_coordinates),
     "coordinates_partly_marked": ("one invalid row of coors is not marked", _set_invalid("coors", -1, slice(-1))),
     "coordinates_cleared": ("invalid rows of coors become 0, 0, 0", _set_invalid("coors", 0)),
 }
@@ -314,8 +288,12 @@ _SPOILT: dict[str, tuple[str, Callable[[OpCall], None]]] = {
 MUTANTS: Final = (
     *(_mutant(name, words, keys=keys) for name, (words, keys) in _KEYS.items()),
     *(_mutant(name, words, invalid=invalid) for name, (words, invalid) in _INVALID.items()),
-    *(_mutant(name, words, drop=_dropped(drop)) for name, (words, drop) in _DROPS.items()),
+    *(_mutant(name, words, drop=drop) for name, (words, drop) in _DROPS.items()),
     *(_mutant(name, words, divided=division) for name, (words, division) in _DIVISIONS.items()),
+    *(
+        mistakes.spoilt(name, words, _RIGHT, _rewrite(tensor, change))
+        for name, (words, tensor, change) in _REWRITTEN.items()
+    ),
     *(mistakes.spoilt(name, words, _RIGHT, spoil) for name, (words, spoil) in _SPOILT.items()),
     *mistakes.suspected(
         OPERATOR,
@@ -343,16 +321,15 @@ MUTANTS: Final = (
         "the last point is not taken",
         placed=lambda found: _only_the_first(found, len(found.of_point) - 1),
     ),
-    _mutant("starts_at_zero", "a maximum begins at 0", start=0.0),
-    _mutant("starts_at_tiny", "a maximum begins at FLT_MIN", start=1.17549e-38),
-    _mutant(
-        "starts_at_minus_tiny", "a maximum begins at −1.17549e38, FLT_MIN with its sign misplaced", start=-1.17549e38
-    ),
+    _mutant("starts_at_zero", "a maximum begins at 0", maxima=partial(maxima, start=0.0)),
+    _mutant("starts_at_tiny", "a maximum begins at FLT_MIN", maxima=partial(maxima, start=1.17549e-38)),
+    # FLT_MIN with its sign misplaced.
+    _mutant("starts_at_minus_tiny", "a maximum begins at −1.17549e38", maxima=partial(maxima, start=-1.17549e38)),
     _mutant(
         "largest_magnitude", "absolute values are compared", maxima=lambda feats, *rest: maxima(np.abs(feats), *rest)
     ),
     _mutant("half_maximum", "maxima pass through half", maxima=lambda *args: through_half(maxima(*args))),
-    _mutant("half_sums", "sums are kept in half precision", sums=_half_sums),
+    _mutant("half_sums", "sums are kept in half precision", sums=partial(sums, dtype=np.float16)),
     _mutant("lost_updates", "additions to one voxel are not atomic", sums=_lost_updates),
     _mutant("nan_ignored", "NaN counts as 0 in a mean", sums=lambda feats, *rest: sums(nan_cleared(feats), *rest)),
     *mistakes.tails_left(_RIGHT, "point2voxel_map", 0, "entries", tiles=(16, 32, 64, 128)),
@@ -365,17 +342,9 @@ MUTANTS: Final = (
 
 
 # Right implementations that the document allows; the cases of each tag alone tell them apart.
-
-
-def _maxima_with_nan(feats: Array, of_point: Array, rows: int, start: float) -> Array:
-    best = np.full((rows, feats.shape[1]), start, np.float32)
-    np.maximum.at(best, of_point, feats)
-    return best
-
-
 VARIANTS: Final = {
     "subnormal": (
-        mistakes.spoilt("tiny_flushed", "subnormal results become 0", _RIGHT, _features(flushed)),
+        mistakes.spoilt("tiny_flushed", "subnormal results become 0", _RIGHT, _rewrite("voxel_feats", flushed)),
         _mutant(
             "tiny_ignored_in_sums",
             "subnormal features count as 0 in a mean",
@@ -383,6 +352,10 @@ VARIANTS: Final = {
         ),
     ),
     "undefined": (
-        _mutant("nan_wins", "NaN is the maximum of its voxel, as torch's amax has it", maxima=_maxima_with_nan),
+        _mutant(
+            "nan_wins",
+            "NaN is the maximum of its voxel, as torch's amax has it",
+            maxima=partial(maxima, meet=np.maximum),
+        ),
     ),
 }

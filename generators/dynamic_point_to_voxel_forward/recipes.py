@@ -14,6 +14,7 @@ from mluops_gtest.authoring.sums import assert_conditioned, exact_sums
 
 from .._shared.clouds import Survey, random_sites
 from .._shared.clouds import sweep as voxels_with_returns
+from .._shared.connections import connected
 from .._shared.reduced_voxels import MAX, MEAN, crowded
 from . import CRITERIA, Voxels, voxels_of
 
@@ -136,19 +137,7 @@ _GRID = (40, 1600, 1408)
 _STREET = 20230406
 
 
-def sweep(
-    draw: Draw,
-    params: Params,
-    _dtype: DType,
-    *,
-    points: int,
-    voxels: int,
-    azimuths: int,
-    channels: int,
-    reduce: Reduce,
-    invalid: int = 0,
-    spare: int = 0,
-) -> RecipeOutput:
+def sweep(draw: Draw, _params: Params, *, points: int, voxels: int, azimuths: int, invalid: int = 0) -> Array:
     """A turn of a lidar in a street, shuffled as mvxnet's training does; `invalid` points leave the grid."""
     street = draw.shared(_STREET)
     side = _GRID[1]
@@ -163,98 +152,40 @@ def sweep(
     # What mmcv's voxeliser leaves of a point outside: it stops at the first axis that the point leaves.
     outside = np.array([(-1, 0, 0), (-1, -1, 0), (-1, -1, -1)])
     outside = outside[street.stream("outside").integers(0, 3, invalid)]
-    coors = _arranged(street, np.concatenate([inside, outside]), "shuffled")
-    return _made(draw, params, coors, channels, reduce, "lattice", spare)
+    return _arranged(street, np.concatenate([inside, outside]), "shuffled")
 
 
 def placed(
     draw: Draw,
-    params: Params,
-    _dtype: DType,
+    _params: Params,
     *,
     points: int,
     voxels: int,
-    channels: int,
-    reduce: Reduce,
     invalid: int = 0,
-    spare: int = 0,
     extents: tuple[int, int, int] = _EXTENTS,
     order: Order = "shuffled",
-    values: Kind = "lattice",
-) -> RecipeOutput:
+) -> Array:
     """`voxels` drawn voxels of that grid, a few of them crowded; `invalid` points with any coordinates below 0."""
     sites = random_sites(draw.stream("voxels"), 1, extents, voxels)[:, 1:]
     inside = _spread(draw, sites, points - invalid)
-    coors = _arranged(draw, np.concatenate([inside, _below_zero(draw, invalid, extents)]), order)
-    return _made(draw, params, coors, channels, reduce, values, spare)
+    return _arranged(draw, np.concatenate([inside, _below_zero(draw, invalid, extents)]), order)
 
 
-def counted(
-    draw: Draw,
-    params: Params,
-    _dtype: DType,
-    *,
-    counts: tuple[int, ...],
-    channels: int,
-    reduce: Reduce,
-    values: Kind = "lattice",
-) -> RecipeOutput:
+def counted(draw: Draw, _params: Params, *, counts: tuple[int, ...]) -> Array:
     """Voxels with exactly these numbers of points, in any order."""
     sites = random_sites(draw.stream("voxels"), 1, _EXTENTS, len(counts))[:, 1:]
-    return _made(draw, params, _arranged(draw, np.repeat(sites, counts, axis=0), "shuffled"), channels, reduce, values)
+    return _arranged(draw, np.repeat(sites, counts, axis=0), "shuffled")
 
 
-def listed(
-    draw: Draw,
-    params: Params,
-    _dtype: DType,
-    *,
-    c0: tuple[int, ...],
-    c1: tuple[int, ...],
-    c2: tuple[int, ...],
-    channels: int,
-    reduce: Reduce,
-    spare: int = 0,
-    values: Kind = "lattice",
-) -> RecipeOutput:
+def listed(_draw: Draw, _params: Params, *, c0: tuple[int, ...], c1: tuple[int, ...], c2: tuple[int, ...]) -> Array:
     """The points that the declaration lists, column by column, in that order."""
-    return _made(draw, params, np.stack([c0, c1, c2], axis=1), channels, reduce, values, spare)
+    return np.stack([c0, c1, c2], axis=1)
 
 
-def crossed(
-    draw: Draw, params: Params, _dtype: DType, *, levels: tuple[int, ...], copies: int, channels: int, reduce: Reduce
-) -> RecipeOutput:
+def crossed(draw: Draw, _params: Params, *, levels: tuple[int, ...], copies: int) -> Array:
     """Every triple of these coordinates, the last of them `copies` times more, in random order."""
     triples = np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), axis=-1).reshape(-1, 3)
-    coors = np.concatenate([triples, np.repeat(triples[-1:], copies, axis=0)])
-    return _made(draw, params, _arranged(draw, coors, "shuffled"), channels, reduce, "lattice")
-
-
-def nonfinite(
-    draw: Draw, params: Params, dtype: DType, *, kind: NonFinite, channels: int, reduce: Reduce
-) -> RecipeOutput:
-    """Every other channel of one voxel with three points is not finite, or all of the invalid points (`outside`)."""
-    made = placed(draw, params, dtype, points=24, voxels=7, channels=channels, invalid=4, reduce=reduce)
-    feats, voxels = made.inputs["feats"], voxels_of(made.inputs["coors"])
-    large = np.flatnonzero(voxels.sizes >= 3)
-    if not len(large):
-        raise ValueError("no voxel has three points")
-    start = voxels.starts[large[0]]
-    first, second, *_ = members = voxels.points[start : start + voxels.sizes[large[0]]]
-    if kind == "outside":
-        outside = np.flatnonzero(voxels.of_point < 0)
-        feats[outside] = np.array([np.nan, np.inf, -np.inf], "<f4")[np.arange(len(outside)) % 3, None]
-        return made
-    places, values = {
-        "nan": (second, np.nan),
-        "inf": (second, np.inf),
-        "minus_inf": (first, -np.inf),
-        "all_minus_inf": (members, -np.inf),
-        "inf_minus_inf": ([first, second], [[np.inf], [-np.inf]]),
-        "all_nan": (members, np.nan),
-    }[kind]
-    feats[places, ::2] = values
-    return made
+    return _arranged(draw, np.concatenate([triples, np.repeat(triples[-1:], copies, axis=0)]), "shuffled")
 
 
 def _spread(draw: Draw, sites: Array, points: int) -> Array:
@@ -284,9 +215,18 @@ def _arranged(draw: Draw, coors: Array, order: Order) -> Array:
     return arranged
 
 
-def _made(
-    draw: Draw, params: Params, coors: Array, channels: int, reduce: Reduce, values: Kind, spare: int = 0
+def carried(
+    draw: Draw,
+    params: Params,
+    _dtype: DType,
+    coors: Array,
+    *,
+    channels: int,
+    reduce: Reduce,
+    spare: int = 0,
+    values: Kind = "lattice",
 ) -> RecipeOutput:
+    """Points at these coordinates with their features."""
     if not np.array_equal(coors, coors.astype("<i4")):
         raise ValueError("a coordinate leaves int32")
     coors = np.ascontiguousarray(coors, "<i4")
@@ -305,6 +245,34 @@ def _made(
             "voxel_num": (1,),
         },
     )
+
+
+def nonfinite(
+    draw: Draw, params: Params, dtype: DType, *, kind: NonFinite, channels: int, reduce: Reduce
+) -> RecipeOutput:
+    """Every other channel of one voxel with three points is not finite, or all of the invalid points (`outside`)."""
+    coors = placed(draw, params, points=24, voxels=7, invalid=4)
+    made = carried(draw, params, dtype, coors, channels=channels, reduce=reduce)
+    feats, voxels = made.inputs["feats"], voxels_of(made.inputs["coors"])
+    large = np.flatnonzero(voxels.sizes >= 3)
+    if not len(large):
+        raise ValueError("no voxel has three points")
+    start = voxels.starts[large[0]]
+    first, second, *_ = members = voxels.points[start : start + voxels.sizes[large[0]]]
+    if kind == "outside":
+        outside = np.flatnonzero(voxels.of_point < 0)
+        feats[outside] = np.array([np.nan, np.inf, -np.inf], "<f4")[np.arange(len(outside)) % 3, None]
+        return made
+    places, values = {
+        "nan": (second, np.nan),
+        "inf": (second, np.inf),
+        "minus_inf": (first, -np.inf),
+        "all_minus_inf": (members, -np.inf),
+        "inf_minus_inf": ([first, second], [[np.inf], [-np.inf]]),
+        "all_nan": (members, np.nan),
+    }[kind]
+    feats[places, ::2] = values
+    return made
 
 
 # What fuzzing draws: voxels with few points and many, points outside, every kind of values.
@@ -358,4 +326,5 @@ SPACE = Space(
 )
 
 
-RECIPES = {recipe.__name__: recipe for recipe in (sweep, placed, counted, listed, crossed, nonfinite)}
+RECIPES = {where.__name__: connected(where, carried) for where in (sweep, placed, counted, listed, crossed)}
+RECIPES["nonfinite"] = nonfinite
