@@ -262,12 +262,8 @@ def _member_lost(call: OpCall, index: int) -> Mapping[str, Array]:
 # Mistakes that kernels make about the points of a voxel, and about which voxels there are.
 
 
-# The features of all valid points, voxel by voxel, and the voxels → one row each.
-_Reduction = Callable[[Array, Voxels], Array]
-
-
-def _reduced(reduction: _Reduction, mode: int | None = None) -> Suspect:
-    """voxel_feats by that reduction, in calls of that mode."""
+def _reduced(reduction: Callable[[Array, Voxels], Array], mode: int | None = None) -> Suspect:
+    """voxel_feats by a reduction of the valid points' features, voxel by voxel, in calls of that mode."""
 
     def outputs(call: OpCall) -> Mapping[str, Array]:
         if mode is not None and call.param("reduce_type") != mode:
