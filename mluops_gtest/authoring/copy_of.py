@@ -48,6 +48,11 @@ def _first_row_everywhere(copy: CopyOf) -> CopyOf:
     return replace(copy, values=np.broadcast_to(copy.values[:1], copy.values.shape))
 
 
+def _where_copied(copy: CopyOf, values: Array, others: Array) -> Array:
+    is_copied = np.broadcast_to(copy.source >= 0, (len(copy.values), len(copy.source)))
+    return np.where(is_copied.reshape(copy.shape), values, others)
+
+
 def define_copies(output: str, copies: Copies, *, row: str = "channel") -> Definition:
     """The output is what `copies` says of a call; `row` is the word for a row of its values."""
 
@@ -85,11 +90,7 @@ def wrong_copies(output: str, copies: Copies, *, row: str = "channel") -> tuple[
 
     def onto(copy: CopyOf, held: Array) -> Array:
         with np.errstate(all="ignore"):
-            return held + copy.copied()
-
-    def inside_alone(copy: CopyOf, held: Array) -> Array:
-        is_copied = np.broadcast_to(copy.source >= 0, (len(copy.values), len(copy.source)))
-        return np.where(is_copied.reshape(copy.shape), copy.copied(), held)
+            return _where_copied(copy, held + copy.copied(), held)
 
     mistakes = (
         (f"first_{row}_everywhere", f"every {row} shows the first one", lambda c, _: _first_row_everywhere(c).copied()),
@@ -101,7 +102,11 @@ def wrong_copies(output: str, copies: Copies, *, row: str = "channel") -> tuple[
         ),
         *((name, message, through(copy)) for name, message, copy in WRONG_COPIES),
         (f"adds_to_{output}", f"values are added to what {output} held", onto),
-        ("outside_not_written", f"what is copied from nowhere keeps what {output} held", inside_alone),
+        (
+            "outside_not_written",
+            f"what is copied from nowhere keeps what {output} held",
+            lambda c, held: _where_copied(c, c.copied(), held),
+        ),
     )
     right = written(lambda copy, _: copy.copied())
     return (*(Mutant(name, words, written(change)) for name, words, change in mistakes), cached_by_shape(right))
