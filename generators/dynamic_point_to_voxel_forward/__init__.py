@@ -74,16 +74,6 @@ CHECKS = (
     checks.pointers(doc="§3.7"),
 )
 
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "voxel_num_rank": ("voxel_num_strided",),
-    "feats_strided": ("points_below_voxels", "feats_empty"),
-    "points_below_voxels": ("coors_large",),
-    "feats_large": ("feats_empty",),
-}
-
-
 # Which points share a voxel: §1.2, steps 1 to 3.
 
 
@@ -513,7 +503,6 @@ OPERATOR = Operator(
             ("handle_null", "arch", "feats_desc_null", "coors_desc_null", SIZE_NULL)
         )
     },
-    not_together=NOT_TOGETHER,
     reference=reference,
     bound=bound,
     precondition=precondition,

@@ -88,37 +88,6 @@ QUERIES = {
     ),
 }
 
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY = {
-    "grad_voxel_feats_large": "voxel_feats has the same shape",
-    "feats_large": "grad_feats has the same shape",
-}
-
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "arch": ("voxel_feats_dim1",),
-    "grad_voxel_feats_strided": ("grad_voxel_feats_rank", "voxel_feats_dim1"),
-    "feats_strided": ("feats_rank", "points_below_voxels"),
-    "voxel_feats_strided": ("voxel_feats_rank", "voxel_feats_dim1"),
-    "point2voxel_map_strided": ("point2voxel_map_rank", "voxel_feats_dim1"),
-    "voxel_points_count_strided": ("voxel_points_count_rank", "voxel_feats_dim1"),
-    "voxel_num_strided": ("voxel_num_rank", "voxel_feats_dim1"),
-    "grad_feats_strided": ("grad_feats_rank", "voxel_feats_dim1", "grad_feats_empty"),
-    "grad_feats_dim0": ("point2voxel_map_large",),
-    "points_below_voxels": ("point2voxel_map_large",),
-    "grad_voxel_feats_large": ("grad_feats_empty",),
-    "feats_large": ("grad_feats_empty",),
-    "point2voxel_map_large": (
-        "grad_voxel_feats_ptr_null",
-        "feats_ptr_null",
-        "voxel_feats_ptr_null",
-        "grad_feats_ptr_null",
-    ),
-    "grad_feats_empty": ("grad_voxel_feats_ptr_null", "feats_ptr_null", "voxel_feats_ptr_null", "grad_feats_ptr_null"),
-}
-
-
 # Where gradients go: each (voxel, channel) gives its own to the first point with the voxel's value; the rest is 0.
 
 
@@ -445,8 +414,6 @@ OPERATOR = Operator(
         "grad_feats_large": "has the shape of feats, which is asked first",
     },
     queries=QUERIES,
-    not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     precondition=precondition,
     # §1.4 does not support NaN and Inf. Subnormal numbers are not open: §1.5.1 asks for diff3 = 0, since gradients are

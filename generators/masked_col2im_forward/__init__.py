@@ -51,21 +51,6 @@ CHECKS = (
     checks.pointers(doc="§3.7"),
 )
 
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "col_dim1": ("mask_h_idx_large", "mask_h_idx_empty"),
-    "col_strided": ("mask_h_idx_empty",),
-    "mask_h_idx_strided": ("mask_h_idx_empty",),
-    "mask_w_idx_strided": ("mask_h_idx_empty",),
-    "im_strided": ("im_empty",),
-    "col_large": ("mask_h_idx_empty",),
-    "im_large": ("im_empty",),
-    "mask_h_idx_large": ("mask_h_idx_empty",),
-    "mask_h_idx_empty": ("im_ptr_null",),
-}
-
-
 # What the document takes for granted about the mask positions: they are addresses, and nothing checks them.
 
 
@@ -228,7 +213,6 @@ OPERATOR = Operator(
     subsumed={"col_dim0_empty": "col has a row per channel of im, so im is empty"},
     # As released: the size is asked for behind the handle, then come the operator's own checks up to the early return.
     queries={"mluOpGetMaskedCol2imForwardWorkspaceSize": QueryChecks(("handle_null", SIZE_NULL, "… workspace_null"))},
-    not_together=NOT_TOGETHER,
     definition=DEFINITION,
     precondition=precondition,
     kernel=kernel,

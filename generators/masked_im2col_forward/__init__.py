@@ -57,27 +57,6 @@ CHECKS = (
     checks.pointers(doc="§3.7"),
 )
 
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY = {
-    "kernel_h": "0 leaves data_col without rows; below 0 only a kernel_w below 0 lets data_col have rows",
-    "mask_h_idx_large": "mask_w_idx is as long",
-}
-
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "data_col_dim1": ("mask_h_idx_large", "mask_h_idx_empty"),
-    "kernel_w": ("data_col_strided", "data_col_large"),
-    "feature_strided": ("feature_empty",),
-    "mask_h_idx_strided": ("mask_h_idx_empty",),
-    "mask_w_idx_strided": ("mask_h_idx_empty",),
-    "data_col_strided": ("mask_h_idx_empty",),
-    "feature_large": ("feature_empty",),
-    "mask_h_idx_large": ("mask_h_idx_empty",),
-    "data_col_large": ("mask_h_idx_empty",),
-}
-
-
 # The definition: windows of a channels-first image, and 0 outside of it.
 
 
@@ -294,8 +273,6 @@ OPERATOR = Operator(
     # The operator's own checks up to the early return. No case breaks another check beside the size, whose place is
     # open.
     queries={"mluOpGetMaskedIm2colForwardWorkspaceSize": QueryChecks((SIZE_NULL, "… workspace_null"))},
-    not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
     definition=DEFINITION,
     kernel=kernel,
     suspects=SUSPECTS,
