@@ -19,6 +19,7 @@ from mluops_gtest.authoring.mistakes import (
 )
 from mluops_gtest.authoring.narrowing import NARROW
 from mluops_gtest.authoring.roundings import WRONG_COPIES, flushed, rounded_up_to_half, truncated_to_half
+from mluops_gtest.authoring.suspects import as_read, misread
 
 BEFORE = -7
 
@@ -152,3 +153,22 @@ def test_narrow_integers_are_wrong_beyond_what_they_hold_and_right_within_it():
     assert {kind for kind, _, _ in NARROW} == NARROWED.keys()
     for kind, _, narrow in NARROW:
         assert narrow(np.array([*NARROWED[kind]], np.int64)).tolist() == [*NARROWED[kind].values()], kind
+
+
+def test_a_call_is_misread_in_the_inputs_that_are_named():
+    call = call_of("toy", {}, {"rows": np.arange(4.0).reshape(2, 2), "other": np.ones(2)})
+    read = misread(rows=np.transpose)(call)
+    assert read.array("rows").tolist() == [[0, 2], [1, 3]]
+    assert read.array("rows").flags.c_contiguous
+    assert read.array("other") is call.array("other")
+    assert call.array("rows").tolist() == [[0, 1], [2, 3]]
+
+
+def test_a_suspect_says_nothing_of_a_call_that_cannot_be_misread():
+    call = call_of("toy", {}, {"rows": np.ones(2)})
+
+    def reference(call):
+        return Baseline({"output": call.array("rows")})
+
+    assert as_read(reference, misread(rows=np.negative))(call)["output"].tolist() == [-1, -1]
+    assert as_read(reference, lambda _: None)(call) == {}
