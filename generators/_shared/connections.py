@@ -247,7 +247,7 @@ def _is_identity(pairs: Array, rows: int) -> bool:
     return pairs.shape[1] == rows and np.array_equal(pairs[0], pairs[1])
 
 
-def connected(connect: Callable[..., Connections], around: Callable[..., RecipeOutput]) -> Callable[..., RecipeOutput]:
+def connected(connect: Callable[..., Any], around: Callable[..., RecipeOutput]) -> Callable[..., RecipeOutput]:
     """The recipe with the keywords of both: connect(draw, params, …) and then around(draw, params, dtype, found, …)."""
     keywords = {
         name: parameter

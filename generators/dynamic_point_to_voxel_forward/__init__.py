@@ -13,57 +13,66 @@ from mluops_gtest.authoring import (
     Baseline,
     Bound,
     DType,
-    EnumSpec,
     OpCall,
     Operator,
     OutputSpec,
-    ParamField,
     ParamMessage,
     QueryChecks,
     SizedAxis,
+    Status,
+    TensorArg,
     TensorSpec,
     Theory,
     axis,
+    c_api,
+    checks,
     diff1_and_diff2,
     exact,
-)
-from mluops_gtest.authoring.c_api import (
-    ASKED_SIZE,
-    HANDLE,
-    WORKSPACE,
-    WORKSPACE_SIZE,
-    CEnum,
-    CFunction,
-    CSignature,
-    descriptor,
-    scalar,
-    tensor,
-)
-from mluops_gtest.authoring.checks import (
-    arch,
-    descriptors,
-    dims,
-    dtypes,
-    empty,
-    handle,
-    large,
-    params,
-    pointers,
-    ranks,
-    require,
-    strided,
-    workspace,
 )
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction, total
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.sums import exact_sums, largest_magnitude, lattice_exponent, lattice_unit, sums_are_exact
-from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs, with_params
+from mluops_gtest.authoring.suspects import Suspect, as_read, misread, with_params
 
-from .kernel import kernel
+from .._shared.reduced_voxels import MAX, MEAN, REDUCE_ARGUMENT, crowd, reduce_type
 
 # §1.5.1
 CRITERIA = diff1_and_diff2(3e-3)
 
+# What is checked: §3.7 in the released library's order.
+
+CHECKS = (
+    checks.handle("§3.7"),
+    checks.arch("released"),
+    checks.descriptors(doc="§3.7"),
+    checks.ranks(doc="§1.1"),
+    checks.strided(doc="§1.4: no strides"),
+    checks.dtypes("feats", doc="§1.4: float features"),
+    checks.dtypes("coors", doc="§1.4: int32 coordinates"),
+    checks.dtypes("point2voxel_map", doc="§3.7: int"),
+    checks.dtypes(
+        "voxel_feats = feats",
+        "voxel_coors = coors",
+        "voxel_points_count = point2voxel_map",
+        "voxel_num = point2voxel_map",
+        doc="§1.4: float features, int32 coordinates",
+    ),
+    checks.params(doc="§1.1: mean or max"),
+    # The header says that voxel_num[0] equals voxel_feats[0]; §1.4 is right: there is one number.
+    checks.dims("coors.0", "point2voxel_map.0", "voxel_coors.0", "voxel_points_count.0", "voxel_num.0", doc="§1.4"),
+    checks.dims("voxel_feats.1", "voxel_coors.1 = coors.1", "coors.1", doc="§1.4"),
+    # §3.7, dim check 5 prints num_points ≥ num_feats; §1.4 is right: M ≤ N, and C may be anything.
+    checks.require(
+        "points_below_voxels",
+        lambda call: call.tensor("feats").dims[0] >= call.tensor("voxel_feats").dims[0],
+        "there must be at least as many points as rows for voxels (N ≥ M)",
+        "§1.4",
+    ),
+    checks.large("feats", "coors", doc="§3.7: feats and coors alone"),
+    checks.empty("feats", "coors", doc="§1.1: returns at once"),
+    checks.workspace("released"),
+    checks.pointers(doc="§3.7"),
+)
 
 # Which points share a voxel: §1.2, steps 1 to 3.
 
@@ -110,61 +119,6 @@ def voxels_of(coors: Array) -> Voxels:
     return Voxels(rows[starts], of_point, points, starts, sizes)
 
 
-# The ordered parameter checks of dynamic_point_to_voxel_forward: §3.7 in the released library's order.
-
-
-REDUCE_MODE_MEAN, REDUCE_MODE_MAX = 1, 2
-
-CHECKS = (
-    handle("§3.7"),
-    arch("released"),
-    descriptors(doc="§3.7"),
-    ranks(doc="§1.1"),
-    strided(doc="§1.4: no strides"),
-    dtypes("feats", doc="§1.4: float features"),
-    dtypes("coors", doc="§1.4: int32 coordinates"),
-    dtypes("point2voxel_map", doc="§3.7: int"),
-    dtypes(
-        "voxel_feats = feats",
-        "voxel_coors = coors",
-        "voxel_points_count = point2voxel_map",
-        "voxel_num = point2voxel_map",
-        doc="§1.4: float features, int32 coordinates",
-    ),
-    params(doc="§1.1: mean or max"),
-    # The header says that voxel_num[0] equals voxel_feats[0]; §1.4 is right: there is one number.
-    dims("coors.0", "point2voxel_map.0", "voxel_coors.0", "voxel_points_count.0", "voxel_num.0", doc="§1.4"),
-    dims("voxel_feats.1", "voxel_coors.1 = coors.1", "coors.1", doc="§1.4"),
-    # §3.7, dim check 5 prints num_points ≥ num_feats; §1.4 is right: M ≤ N, and C may be anything.
-    require(
-        "points_below_voxels",
-        lambda call: call.tensor("feats").dims[0] >= call.tensor("voxel_feats").dims[0],
-        "there must be at least as many points as rows for voxels (N ≥ M)",
-        "§1.4",
-    ),
-    large("feats", "coors", doc="§3.7: feats and coors alone"),
-    empty("feats", "coors", doc="§1.1: returns at once"),
-    workspace("released"),
-    pointers(doc="§3.7"),
-)
-
-# As released: the query sees two descriptors, and refuses nothing else of them.
-QUERIES = {
-    "mluOpGetDynamicPointToVoxelForwardWorkspaceSize": QueryChecks(
-        ("handle_null", "arch", "feats_desc_null", "coors_desc_null", SIZE_NULL)
-    )
-}
-
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "voxel_num_rank": ("voxel_num_strided",),
-    "feats_strided": ("points_below_voxels", "feats_empty"),
-    "points_below_voxels": ("coors_large",),
-    "feats_large": ("feats_empty",),
-}
-
-
 # What the document takes for granted: there is a row for every class of points; and what it leaves open.
 
 
@@ -181,50 +135,18 @@ def precondition(call: OpCall) -> str | None:
 def find_nan_under_max(call: OpCall, _baseline: Baseline) -> str | None:
     """§1.2 allows NaN in feats and does not say what a maximum makes of it; those of invalid points reach nobody."""
     valid = call.array("feats")[~is_invalid(call.array("coors"))]
-    is_open = call.param("reduce_type") == REDUCE_MODE_MAX and np.isnan(valid).any()
+    is_open = call.param("reduce_type") == MAX and np.isnan(valid).any()
     return "a maximum is taken over NaN" if is_open else None
 
 
-# What cases are declared for in size, and the features as a kernel sees them that loses one index of it.
-
-
-def _crowd(call: OpCall) -> Array:
-    """The points of the voxel that has the most, ascending."""
-    voxels = voxels_of(call.array("coors"))
-    most = voxels.sizes.argmax()
-    crowd: Array = voxels.points[voxels.starts[most] : voxels.starts[most] + voxels.sizes[most]]
-    return crowd
-
-
-def _point_lost(call: OpCall, index: int) -> Mapping[str, Array]:
-    """The point adds nothing and never wins; that it is counted does not save it."""
-    feats = call.array("feats").copy()
-    feats[index] = 0 if call.param("reduce_type") == REDUCE_MODE_MEAN else -np.inf
-    return {"feats": feats}
-
-
-def _member_lost(call: OpCall, index: int) -> Mapping[str, Array]:
-    return _point_lost(call, int(_crowd(call)[index]))
-
-
-SIZES: Mapping[str, SizedAxis] = {
-    # Rows behind the voxels are nobody's.
-    "voxels": SizedAxis("voxel_feats", 0, count=lambda call: voxels_of(call.array("coors")).count),
-    "points_of_a_voxel": SizedAxis("feats", count=lambda call: len(_crowd(call)), without=_member_lost),
-}
-
-
-# The oracle: points sorted by voxel, every voxel reduced exactly; what coors may become; figures for efficiency.
-
-
-_WORD = 4  # bytes of a float and of an int32
+# The oracle: points sorted by voxel, every voxel reduced exactly.
 
 
 def reference(call: OpCall) -> Baseline:
     """All five outputs. Rows at or behind the number of voxels are nobody's: −Inf or 0, −1 and 0."""
     feats, rows = call.array("feats"), call.tensor("voxel_feats").dims[0]
     voxels = voxels_of(call.array("coors"))
-    mean = call.param("reduce_type") == REDUCE_MODE_MEAN
+    mean = call.param("reduce_type") == MEAN
     voxel_feats = np.full((rows, feats.shape[1]), 0 if mean else -np.inf, "<f4")
     voxel_coors = np.full((rows, 3), -1, "<i4")
     voxel_points_count = np.zeros(rows, "<i4")
@@ -255,11 +177,11 @@ def theory(call: OpCall) -> Theory:
     points, channels = call.tensor("feats").dims
     voxels = voxels_of(call.array("coors"))
     ops = len(voxels.points) * channels
-    if call.param("reduce_type") == REDUCE_MODE_MEAN:
+    if call.param("reduce_type") == MEAN:
         ops += voxels.count * channels
     read = points * channels + 3 * points
     written = voxels.count * (channels + 3 + 1) + points + 1
-    return Theory(io_bytes=_WORD * (read + written), ops=ops)
+    return Theory(io_bytes=DType.FLOAT.itemsize * (read + written), ops=ops)
 
 
 def _maxima(gathered: Array, voxels: Voxels) -> Array:
@@ -300,7 +222,7 @@ def _sums(gathered: Array, voxels: Voxels) -> Array:
 
 def bound(call: OpCall) -> dict[str, Bound]:
     """Mean of |features| of every voxel, a rounding per point, and two where it divides by way of a reciprocal."""
-    if call.param("reduce_type") != REDUCE_MODE_MEAN:
+    if call.param("reduce_type") != MEAN:
         return {"voxel_feats": Bound(0.0)}
     voxels, feats = voxels_of(call.array("coors")), call.array("feats")
     magnitude = np.zeros(call.tensor("voxel_feats").dims)
@@ -313,15 +235,25 @@ def bound(call: OpCall) -> dict[str, Bound]:
     return {"voxel_feats": Bound(magnitude / sizes, sizes, unit=unit / sizes, afterwards=2)}
 
 
+# The features as a kernel sees them that loses a point.
+
+
+def _point_lost(call: OpCall, index: int) -> Mapping[str, Array]:
+    """The point adds nothing and never wins; that it is counted does not save it."""
+    feats = call.array("feats").copy()
+    feats[index] = 0 if call.param("reduce_type") == MEAN else -np.inf
+    return {"feats": feats}
+
+
+def _member_lost(call: OpCall, index: int) -> Mapping[str, Array]:
+    return _point_lost(call, int(crowd(voxels_of(call.array("coors")).of_point)[index]))
+
+
 # Mistakes that kernels make about the points of a voxel, and about which voxels there are.
 
 
-# The features of all valid points, voxel by voxel, and the voxels → one row each.
-_Reduction = Callable[[Array, Voxels], Array]
-
-
-def _reduced(reduction: _Reduction, mode: int | None = None) -> Suspect:
-    """voxel_feats by that reduction, in calls of that mode."""
+def _reduced(reduction: Callable[[Array, Voxels], Array], mode: int | None = None) -> Suspect:
+    """voxel_feats by a reduction of the valid points' features, voxel by voxel, in calls of that mode."""
 
     def outputs(call: OpCall) -> Mapping[str, Array]:
         if mode is not None and call.param("reduce_type") != mode:
@@ -341,59 +273,40 @@ def _sums_of_points(rows: Array, voxels: Voxels) -> Array:
     return sums
 
 
-def _one_point_more(rows: Array, voxels: Voxels) -> Array:
-    means: Array = _sums_of_points(rows, voxels) / (voxels.sizes[:, None] + 1)
-    return means
-
-
-def _in_mode(mode: int) -> Suspect:
-    """Every call of another mode reduced in this one."""
-
-    def misread(call: OpCall) -> OpCall | None:
-        return None if call.param("reduce_type") == mode else with_params(call, reduce_type=mode)
-
-    return as_read(reference, misread)
-
-
 def _first_met(call: OpCall) -> Mapping[str, Array]:
     outputs = dict(reference(call).outputs)
     voxels = voxels_of(call.array("coors"))
-    order = np.argsort([voxels.points[start] for start in voxels.starts], kind="stable")
-    places = np.empty(voxels.count, np.int64)
-    places[order] = np.arange(voxels.count)
+    order = np.argsort(voxels.points[voxels.starts], kind="stable")
+    places = np.argsort(order)
     for name in ("voxel_feats", "voxel_coors", "voxel_points_count"):
-        array = outputs[name] = outputs[name].copy()
-        array[: voxels.count] = array[: voxels.count][order]
-    valid = voxels.of_point >= 0
-    outputs["point2voxel_map"] = outputs["point2voxel_map"].copy()
-    outputs["point2voxel_map"][valid] = places[voxels.of_point[valid]]
+        outputs[name] = np.concatenate([outputs[name][order], outputs[name][voxels.count :]])
+    # Behind the places of the voxels is that of the invalid points, whose number is −1.
+    outputs["point2voxel_map"] = np.append(places, -1)[voxels.of_point].astype("<i4")
     return outputs
 
 
-def _zero_is_invalid(call: OpCall) -> OpCall:
-    coors = call.array("coors")
-    return with_inputs(call, coors=np.where((coors == 0).any(axis=1)[:, None], np.int32(-1), coors))
+def _zero_is_invalid(coors: Array) -> Array:
+    return np.where((coors == 0).any(axis=1)[:, None], np.int32(-1), coors)
 
 
 SUSPECTS = {
-    "the sum is not divided by the number of points": _reduced(_sums_of_points, REDUCE_MODE_MEAN),
-    "the mean divides by one point more": _reduced(_one_point_more, REDUCE_MODE_MEAN),
-    "the mean is taken for the maximum": _in_mode(REDUCE_MODE_MEAN),
-    "the maximum is taken for the mean": _in_mode(REDUCE_MODE_MAX),
+    "the sum is not divided by the number of points": _reduced(_sums_of_points, MEAN),
+    "the mean divides by one point more": _reduced(
+        lambda rows, voxels: _sums_of_points(rows, voxels) / (voxels.sizes[:, None] + 1), MEAN
+    ),
+    "the mean is taken for the maximum": as_read(reference, lambda call: with_params(call, reduce_type=MEAN)),
+    "the maximum is taken for the mean": as_read(reference, lambda call: with_params(call, reduce_type=MAX)),
     "the last point of every voxel wins": _reduced(lambda rows, voxels: rows[voxels.starts + voxels.sizes - 1]),
     "the smallest feature of every voxel is taken": _reduced(
-        lambda rows, voxels: np.fmin.reduceat(rows, voxels.starts, axis=0), REDUCE_MODE_MAX
+        lambda rows, voxels: np.fmin.reduceat(rows, voxels.starts, axis=0), MAX
     ),
     "voxels stand in the order in which points meet them": _first_met,
     # §3.1.2's `gt 0`.
-    "points with a coordinate 0 are invalid": as_read(reference, _zero_is_invalid),
+    "points with a coordinate 0 are invalid": as_read(reference, misread(coors=_zero_is_invalid)),
 }
 
 
 # One element of each output as §1.2 defines it: voxels are the distinct rows of valid points, ascending.
-
-
-_MEAN = 1
 
 
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
@@ -407,7 +320,7 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
 
     def voxel_feats(voxel: int, channel: int) -> Fraction | float:
         values = feats[np.flatnonzero(voxel_of == voxel), channel]
-        if call.param("reduce_type") == _MEAN:
+        if call.param("reduce_type") == MEAN:
             return total(values.astype(np.float64)) / len(values)
         # A NaN is ignored beside a number; of NaN alone the start remains.
         return fraction(max(values[~np.isnan(values)].tolist(), default=-np.inf))
@@ -419,6 +332,108 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
         "voxel_points_count": lambda voxel: int(np.count_nonzero(voxel_of == voxel)),
         "voxel_num": lambda _: len(voxels),
     }
+
+
+# The kernel that the numpy backend runs: ranks column by column, then a tournament in each voxel; in float32.
+
+_TABLES = ("feats", "coors", "voxel_feats", "voxel_coors")
+
+
+def kernel(call: OpCall) -> Status:
+    """Check the call, then follow the four steps of §1.2; coors itself is left as it is."""
+    early = early_status(call)
+    if early is None:
+        _compute(call)
+    return Status.SUCCESS if early is None else early
+
+
+def early_status(call: OpCall) -> Status | None:
+    """The status of a call that is refused or has nothing to do; None where it must be computed."""
+    if call.handle is None:
+        return Status.BAD_PARAM
+    if call.handle.arch < 370:
+        return Status.ARCH_MISMATCH
+    tensors = {name: arg for name, arg in (*call.inputs.items(), *call.outputs.items()) if arg is not None}
+    if len(tensors) < 7 or any(len(arg.dims) != (2 if name in _TABLES else 1) for name, arg in tensors.items()):
+        return Status.BAD_PARAM
+    if any(arg.desc.is_strided for arg in tensors.values()):
+        return Status.NOT_SUPPORTED
+    if any(arg.dtype is not (DType.FLOAT if "feats" in name else DType.INT32) for name, arg in tensors.items()):
+        return Status.BAD_PARAM
+    if call.param("reduce_type") not in (1, 2) or not _shapes_fit(tensors):
+        return Status.BAD_PARAM
+    if max(tensors["feats"].desc.count, tensors["coors"].desc.count) >= 1 << 31:
+        return Status.NOT_SUPPORTED
+    if 0 in tensors["feats"].dims:
+        return Status.SUCCESS
+    if call.workspace_size and call.workspace is None:
+        return Status.BAD_PARAM
+    return Status.BAD_PARAM if any(arg.null for arg in tensors.values()) else None
+
+
+def _shapes_fit(tensors: dict[str, TensorArg]) -> bool:
+    points, channels = tensors["feats"].dims
+    rows = tensors["voxel_feats"].dims[0]
+    wanted = {
+        "feats": (points, channels),
+        "coors": (points, 3),
+        "voxel_feats": (rows, channels),
+        "voxel_coors": (rows, 3),
+        "point2voxel_map": (points,),
+        "voxel_points_count": (rows,),
+        "voxel_num": (1,),
+    }
+    return rows <= points and all(arg.dims == wanted[name] for name, arg in tensors.items())
+
+
+def _compute(call: OpCall) -> None:
+    coors = call.array("coors")
+    coors = np.where(coors.min(axis=1, keepdims=True) < 0, np.int32(-1), coors)
+    rows, voxel_of, counts = _unique(coors)
+    if rows[0, 0] < 0:
+        rows, counts = rows[1:], counts[1:]
+        voxel_of -= 1
+    voxels = len(rows)
+    call.array("voxel_num")[...] = voxels
+    call.array("point2voxel_map")[...] = voxel_of
+    call.array("voxel_coors")[:voxels] = rows
+    call.array("voxel_points_count")[:voxels] = counts
+    voxel_feats = call.array("voxel_feats")
+    with np.errstate(invalid="ignore", over="ignore"):
+        if call.param("reduce_type") == 2:
+            winners = _tournament(call.array("feats"), voxel_of, np.fmax)
+            # A maximum begins at −Inf: that is what a voxel without any number keeps.
+            np.fmax(winners, np.float32(-np.inf), out=voxel_feats[:voxels])
+        else:
+            sums = _tournament(call.array("feats"), voxel_of, np.add)
+            np.divide(sums, counts[:, None].astype(np.float32), out=voxel_feats[:voxels])
+
+
+def _unique(coors: Array) -> tuple[Array, Array, Array]:
+    """The distinct rows in ascending order, the position of every row among them, and how often each occurs."""
+    rank = np.zeros(len(coors), np.int64)
+    for column in coors.T:
+        # Rows that are equal so far share a rank, which the next column refines: both factors are at most N.
+        levels, place = np.unique(column, return_inverse=True)
+        _, rank = np.unique(rank * len(levels) + place, return_inverse=True)
+    counts = np.bincount(rank)
+    rows = np.empty((len(counts), 3), np.int32)
+    rows[rank] = coors
+    return rows, rank, counts
+
+
+def _tournament(feats: Array, voxel_of: Array, meet: Callable[[Array, Array], Array]) -> Array:
+    """Neighbours in a voxel meet in pairs, round after round, until every voxel has one row left."""
+    points = np.argsort(voxel_of, kind="stable")[np.count_nonzero(voxel_of < 0) :]
+    rows, voxels = feats[points], voxel_of[points]
+    while (together := voxels[1:] == voxels[:-1]).any():
+        places = np.arange(len(voxels))
+        firsts = np.append(True, ~together)
+        odd = (places - np.maximum.accumulate(np.where(firsts, places, 0))) % 2 == 1
+        second = np.flatnonzero(odd)
+        rows[second - 1] = meet(rows[second - 1], rows[second])
+        rows, voxels = rows[~odd], voxels[~odd]
+    return rows
 
 
 # With torch: unique rows, then scatter_reduce_ for the maximum or index_add_ for the mean.
@@ -441,7 +456,7 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
     outputs["voxel_points_count"][: len(rows)] = counts.to(torch.int32)
     outputs["point2voxel_map"][points] = voxels.to(torch.int32)
     gathered, reduced = feats.index_select(0, points), outputs["voxel_feats"][: len(rows)]
-    if call.param("reduce_type") == REDUCE_MODE_MAX:
+    if call.param("reduce_type") == MAX:
         # amax hands NaN on; here it loses against every number, and against the start.
         gathered = gathered.masked_fill(gathered.isnan(), -torch.inf)
         reduced.fill_(-torch.inf).scatter_reduce_(0, voxels[:, None].expand_as(gathered), gathered, "amax")
@@ -449,40 +464,8 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
         reduced.zero_().index_add_(0, voxels, gathered).div_(counts[:, None])
 
 
-# The C functions: §2.2 of the document; coors is writable as in the released header.
-
-
-_REDUCE_TYPE = scalar(
-    "reduce_type",
-    type=CEnum("mluOpReduceMode_t", {"MLUOP_REDUCE_DSUM": 0, "MLUOP_REDUCE_DMEAN": 1, "MLUOP_REDUCE_DMAX": 2}),
-)
-
-C_API = (
-    CSignature(
-        CFunction(
-            "mluOpDynamicPointToVoxelForward",
-            (
-                HANDLE,
-                *_REDUCE_TYPE,
-                *tensor("feats"),
-                *tensor("coors", writable=True),
-                WORKSPACE,
-                WORKSPACE_SIZE,
-                *tensor("voxel_feats", "voxel_coors", "point2voxel_map", "voxel_points_count", "voxel_num"),
-            ),
-        ),
-        query=CFunction(
-            "mluOpGetDynamicPointToVoxelForwardWorkspaceSize", (HANDLE, *descriptor("feats", "coors"), ASKED_SIZE)
-        ),
-    ),
-)
-
-
-_INT32 = (DType.INT32,)
 # §1.5.1: integers are exact, so diff3 = 0.
 _INDICES = {DType.INT32: exact()}
-
-_REDUCE_MODE = EnumSpec("ReduceMode", {"REDUCE_MODE_SUM": 0, "REDUCE_MODE_MEAN": 1, "REDUCE_MODE_MAX": 2})
 
 OPERATOR = Operator(
     name="dynamic_point_to_voxel_forward",
@@ -492,7 +475,7 @@ OPERATOR = Operator(
     inputs=(
         TensorSpec("feats", "[N, C]", (DType.FLOAT,)),
         # §1.2, step 1: the rows of invalid points may be set to −1 in place.
-        TensorSpec("coors", "[N, 3]", _INT32, may_become=marked),
+        TensorSpec("coors", "[N, 3]", (DType.INT32,), may_become=marked),
     ),
     outputs=(
         OutputSpec("voxel_feats", "[M, C]", {DType.FLOAT: CRITERIA}, rows_owned="voxel_num"),
@@ -505,11 +488,7 @@ OPERATOR = Operator(
         field="dynamic_point_to_voxel_forward_param",
         number=4012,
         message="DynamicPointToVoxelForwardParam",
-        fields=(
-            ParamField(
-                "reduce_type", 1, "enum", "required", enum=_REDUCE_MODE, allowed=(REDUCE_MODE_MEAN, REDUCE_MODE_MAX)
-            ),
-        ),
+        fields=(reduce_type(MEAN, MAX),),
     ),
     axes={
         "points": axis("N", of="feats", lost=_point_lost),
@@ -518,8 +497,12 @@ OPERATOR = Operator(
     },
     checks=CHECKS,
     subsumed={"coors_empty": "coors has 3·N elements, and N = 0 leaves feats empty too"},
-    queries=QUERIES,
-    not_together=NOT_TOGETHER,
+    # As released: the query sees two descriptors, and refuses nothing else of them.
+    queries={
+        "mluOpGetDynamicPointToVoxelForwardWorkspaceSize": QueryChecks(
+            ("handle_null", "arch", "feats_desc_null", "coors_desc_null", SIZE_NULL)
+        )
+    },
     reference=reference,
     bound=bound,
     precondition=precondition,
@@ -527,10 +510,30 @@ OPERATOR = Operator(
     kernel=kernel,
     suspects=SUSPECTS,
     theory=theory,
-    sizes=SIZES,
+    sizes={
+        # Rows behind the voxels are nobody's.
+        "voxels": SizedAxis("voxel_feats", 0, count=lambda call: voxels_of(call.array("coors")).count),
+        "points_of_a_voxel": SizedAxis(
+            "feats", count=lambda call: int(voxels_of(call.array("coors")).sizes.max()), without=_member_lost
+        ),
+    },
     # §3.1.2, kernel 4: atomic adds, in no fixed order.
     order_free=True,
-    c_api=C_API,
+    # §2.2; coors is writable as in the released header.
+    c_api=c_api.c_function(
+        "mluOpDynamicPointToVoxelForward",
+        query="mluOpGetDynamicPointToVoxelForwardWorkspaceSize",
+        arguments=(
+            c_api.HANDLE,
+            *REDUCE_ARGUMENT,
+            *c_api.tensor("feats"),
+            *c_api.tensor("coors", writable=True),
+            c_api.WORKSPACE,
+            c_api.WORKSPACE_SIZE,
+            *c_api.tensor("voxel_feats", "voxel_coors", "point2voxel_map", "voxel_points_count", "voxel_num"),
+        ),
+        query_arguments=(c_api.HANDLE, *c_api.descriptor("feats", "coors"), c_api.ASKED_SIZE),
+    ),
     exact=elements,
     torch_kernel=torch_kernel,
 )

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Status
-from mluops_gtest.authoring.mistakes import cached_by_shape, input_cleared, part_left, spoilt, sum_goes_on, tails_left
-from mluops_gtest.authoring.roundings import flushed
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
+from mluops_gtest.authoring.roundings import clamped, flushed, nan_cleared, through_half
 
-# The operator in replaceable steps: right as it stands, and wrong in one way where mutants.py replaces one.
-
-
-MEAN, MAX = 1, 2
+from .._shared.reduced_voxels import MAX
+from . import OPERATOR, is_invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +21,6 @@ class Found:
     coors: Array
     of_point: Array
     sizes: Array
-
-
-def below_zero(coors: Array) -> Array:
-    """Which points are invalid."""
-    return np.asarray((coors < 0).any(axis=1))
 
 
 def marked(coors: Array, invalid: Array) -> Array:
@@ -52,18 +45,18 @@ def without_invalid(found: Found) -> Found:
     return without_first(found) if found.coors[0, 0] < 0 else found
 
 
-def maxima(feats: Array, of_point: Array, rows: int, start: float) -> Array:
+def maxima(feats: Array, of_point: Array, rows: int, start: float = -np.inf, meet: np.ufunc = np.fmax) -> Array:
     """Step 4, max: [M, C], `start` where no point is."""
     best = np.full((rows, feats.shape[1]), start, np.float32)
-    np.fmax.at(best, of_point, feats)
+    meet.at(best, of_point, feats)
     return best
 
 
-def sums(feats: Array, of_point: Array, rows: int) -> Array:
+def sums(feats: Array, of_point: Array, rows: int, dtype: type[np.floating] = np.float32) -> Array:
     """Step 4, mean: [M, C], 0 where no point is."""
-    total = np.zeros((rows, feats.shape[1]), np.float32)
-    np.add.at(total, of_point, feats)
-    return total
+    total = np.zeros((rows, feats.shape[1]), dtype)
+    np.add.at(total, of_point, feats.astype(dtype))
+    return total.astype(np.float32)
 
 
 def divided(total: Array, sizes: Array, _points: int) -> Array:
@@ -75,29 +68,24 @@ def divided(total: Array, sizes: Array, _points: int) -> Array:
 class Steps:
     """One way to do each step."""
 
-    invalid: Callable[[Array], Array] = below_zero
+    invalid: Callable[[Array], Array] = is_invalid
     mark: Callable[[Array, Array], Array] = marked
     # What rows are sorted and told apart by.
     keys: Callable[[Array], Array] = lambda rows: rows
-    unique: Callable[[Array, Array], Found] = unique
-    drop: Callable[[Found], Found] = without_invalid
+    # By what step 2 found, and what is left of it when the class of the invalid points goes.
+    drop: Callable[[Found, Found], Found] = lambda _, right: right
     # Where the features of every point go.
     placed: Callable[[Found], Array] = lambda found: found.of_point
-    reduce_type: Callable[[int], int] = lambda given: given
-    start: float = -np.inf
-    maxima: Callable[[Array, Array, int, float], Array] = maxima
+    maxima: Callable[[Array, Array, int], Array] = maxima
     sums: Callable[[Array, Array, int], Array] = sums
     divided: Callable[[Array, Array, int], Array] = divided
-    # The reduced features again, with all features and where they went.
-    reduced: Callable[[Array, Array, Array], Array] = lambda result, _feats, _placed: result
-    # What is done when everything is written.
-    finish: Callable[[OpCall, Found], None] = lambda _call, _found: None
 
     def run(self, call: OpCall) -> Status:
         """Write all outputs of a valid call; nothing behind the rows that exist."""
         coors = call.array("coors").astype(np.int64)
         rows = self.mark(coors, self.invalid(coors))
-        found = self.drop(self.unique(rows, self.keys(rows)))
+        classes = unique(rows, self.keys(rows))
+        found = self.drop(classes, without_invalid(classes))
         feats = self._reduce(call, self.placed(found))
         count = min(len(found.coors), len(feats))
         call.array("voxel_feats")[:count] = feats[:count]
@@ -105,23 +93,18 @@ class Steps:
         call.array("voxel_points_count")[:count] = found.sizes[:count]
         call.array("point2voxel_map")[...] = found.of_point
         call.array("voxel_num")[...] = len(found.coors)
-        self.finish(call, found)
         return Status.SUCCESS
 
     def _reduce(self, call: OpCall, placed: Array) -> Array:
         feats, rows = call.array("feats"), call.tensor("voxel_feats").dims[0]
         inside = np.flatnonzero((placed >= 0) & (placed < rows))
         gathered, voxels = feats[inside], placed[inside]
-        if self.reduce_type(call.param("reduce_type")) == MAX:
-            result = self.maxima(gathered, voxels, rows, self.start)
-        else:
-            sizes = np.bincount(voxels, minlength=rows)
-            result = self.divided(self.sums(gathered, voxels, rows), sizes, len(feats))
-        return self.reduced(result, feats, placed)
+        if call.param("reduce_type") == MAX:
+            return self.maxima(gathered, voxels, rows)
+        return self.divided(self.sums(gathered, voxels, rows), np.bincount(voxels, minlength=rows), len(feats))
 
 
 _TILE = 64  # channels, or points, that the mistaken tilings handle at once
-_LARGEST = np.finfo(np.float32).max
 _RIGHT = Steps().run
 
 
@@ -129,11 +112,7 @@ def _mutant(name: str, message: str, **steps: Any) -> Mutant:
     return Mutant(name, message, Steps(**steps).run)
 
 
-def _by_appearance(rows: Array, _keys: Array) -> Found:
-    # The invalid class is first, so that it can be dropped.
-    number: dict[tuple[int, ...], int] = {(-1, -1, -1): 0} if (rows < 0).any() else {}
-    of_point = np.array([number.setdefault(tuple(row), len(number)) for row in rows.tolist()])
-    return Found(np.array(list(number)), of_point, np.bincount(of_point))
+# Which voxels there are, and in which order.
 
 
 def _bytes(rows: Array) -> Array:
@@ -147,26 +126,58 @@ def _linear(rows: Array) -> Array:
     return np.where(rows[:, 0] < 0, -(2**31), linear.astype(np.int32))[:, None]
 
 
+_KEYS = {
+    "descending": ("voxels are sorted downwards", lambda rows: np.where(rows < 0, -(2**32), -rows)),
+    "last_column_first": ("the last column is the most significant", lambda rows: rows[:, ::-1]),
+    # −1 is then the largest, and the invalid class the last, where nobody drops it.
+    "unsigned": ("coordinates are sorted without their sign", lambda rows: rows & 0xFFFFFFFF),
+    "bytewise": ("rows are sorted as strings of bytes, the lowest first", _bytes),
+    "linear_key": ("rows are sorted by a linear key of 32 bits", _linear),
+    "float_coordinates": ("coordinates pass through float32", lambda rows: rows.astype(np.float32)),
+    "short_coordinates": ("coordinates are kept in 16 bits", lambda rows: np.where(rows < 0, -1, rows & 0xFFFF)),
+}
+
+# Which points are invalid, and what becomes of their class.
+
+_INVALID = {
+    "column_0_decides": ("only column 0 makes a point invalid", lambda coors: coors[:, 0] < 0),
+    "column_2_decides": ("only column 2 makes a point invalid", lambda coors: coors[:, 2] < 0),
+    "all_below_zero": ("all three make a point invalid", lambda coors: (coors < 0).all(axis=1)),
+    "only_minus_one": ("nothing but −1 is invalid", lambda coors: (coors == -1).any(axis=1)),
+}
+
+
 def _own_classes(coors: Array, invalid: Array) -> Array:
     # Column 0 is below 0, so that they are all sorted in front of the voxels.
     return np.where(invalid[:, None], np.concatenate([np.minimum(coors[:, :1], -1), coors[:, 1:]], axis=1), coors)
 
 
-def _into_voxel_0(found: Found) -> Found:
-    kept = without_invalid(found)
-    of_point = np.maximum(kept.of_point, 0)
-    return replace(kept, of_point=of_point, sizes=np.bincount(of_point, minlength=len(kept.sizes)))
+def _into_voxel_0(_: Found, right: Found) -> Found:
+    of_point = np.maximum(right.of_point, 0)
+    return replace(right, of_point=of_point, sizes=np.bincount(of_point, minlength=len(right.sizes)))
 
 
-def _counts_lowered(found: Found) -> Found:
-    kept = without_invalid(found)
-    return replace(kept, sizes=kept.sizes - (found.coors[0, 0] < 0))
+def _last_voxel_lost(_: Found, right: Found) -> Found:
+    last = max(len(right.coors) - 1, 0)
+    return replace(right, coors=right.coors[:last], sizes=right.sizes[:last])
 
 
-def _last_voxel_lost(found: Found) -> Found:
-    kept = without_invalid(found)
-    last = max(len(kept.coors) - 1, 0)
-    return replace(kept, coors=kept.coors[:last], sizes=kept.sizes[:last])
+_DROPS: dict[str, tuple[str, Callable[[Found, Found], Found]]] = {
+    "invalid_kept": ("the invalid points are voxel 0", lambda found, _: found),
+    "first_dropped": ("the first voxel goes though all points are valid", lambda found, _: without_first(found)),
+    "into_voxel_0": ("invalid points count in voxel 0", _into_voxel_0),
+    "map_kept": ("the map is not decremented", lambda found, right: replace(right, of_point=found.of_point)),
+    "map_lowered": (
+        "the map is decremented though nothing was invalid",
+        lambda found, right: replace(right, of_point=found.of_point - 1),
+    ),
+    "counts_kept": ("the counts are not shifted", lambda found, right: replace(right, sizes=found.sizes)),
+    "counts_lowered": (
+        "§3.1.1's kernel 3: the counts are decremented",
+        lambda found, right: replace(right, sizes=right.sizes - (found.coors[0, 0] < 0)),
+    ),
+    "last_voxel_lost": ("the last voxel is missing", _last_voxel_lost),
+}
 
 
 def _one_too_low(found: Found) -> Array:
@@ -177,17 +188,7 @@ def _only_the_first(found: Found, points: int) -> Array:
     return np.where(np.arange(len(found.of_point)) < points, found.of_point, -1)
 
 
-def _assigned(feats: Array, of_point: Array, rows: int, start: float) -> Array:
-    best = np.full((rows, feats.shape[1]), start, np.float32)
-    for voxel, row in zip(of_point.tolist(), feats, strict=True):
-        best[voxel] = row
-    return best
-
-
-def _half_sums(feats: Array, of_point: Array, rows: int) -> Array:
-    total = np.zeros((rows, feats.shape[1]), np.float16)
-    np.add.at(total, of_point, feats.astype(np.float16))
-    return total.astype(np.float32)
+# What is made of the features of a voxel.
 
 
 def _lost_updates(feats: Array, of_point: Array, rows: int) -> Array:
@@ -196,176 +197,120 @@ def _lost_updates(feats: Array, of_point: Array, rows: int) -> Array:
     return total
 
 
-def _mask_multiplied(result: Array, feats: Array, placed: Array) -> Array:
-    result[0] += (feats[placed < 0] * np.float32(0)).sum(axis=0)
-    return result
-
-
-def _first_tile_reduced(result: Array, feats: Array, placed: Array) -> Array:
-    inside = np.flatnonzero(placed >= 0)
-    result[placed[inside], _TILE:] = feats[inside, _TILE:]
-    return result
-
-
-def _tile_offset_forgotten(result: Array, _feats: Array, _placed: Array) -> Array:
-    rest = result[:, _TILE : 2 * _TILE].copy()
-    result[:, : rest.shape[1]] = rest
-    return result
-
-
-def _channel_tail_lost(result: Array, _feats: Array, _placed: Array) -> Array:
-    result[:, result.shape[1] // _TILE * _TILE or result.shape[1] :] = 0
-    return result
-
-
-def _count_invalid(call: OpCall, found: Found) -> None:
-    call.array("voxel_num")[...] += (found.of_point < 0).any()
-
-
-def _sort_map(call: OpCall, _found: Found) -> None:
-    call.array("point2voxel_map").sort()
-
-
-def _close_map(call: OpCall, found: Found) -> None:
-    inside = found.of_point[found.of_point >= 0]
-    call.array("point2voxel_map")[...] = np.append(inside, [-1] * (len(found.of_point) - len(inside)))
-
-
-def _clear_invalid_features(call: OpCall, found: Found) -> None:
-    call.array("feats")[found.of_point < 0] = 0
-
-
-def _sort_coordinates(call: OpCall, _found: Found) -> None:
-    coors = call.array("coors")
-    coors[...] = coors[np.lexsort(coors[:, ::-1].T)]
-
-
-def _clamp_coordinates(call: OpCall, _found: Found) -> None:
-    np.maximum(call.array("coors"), -1, out=call.array("coors"))
-
-
-def _mark_all_but_one(call: OpCall, found: Found) -> None:
-    call.array("coors")[np.flatnonzero(found.of_point < 0)[:-1]] = -1
-
-
-def _clear_invalid_coordinates(call: OpCall, found: Found) -> None:
-    call.array("coors")[found.of_point < 0] = 0
-
-
-def _count_in(dtype: type[np.generic]) -> Callable[[OpCall], None]:
-    """The counts of points pass through a narrow type."""
-
-    def spoil(call: OpCall) -> None:
-        counts = call.array("voxel_points_count")[: int(call.array("voxel_num")[0])]
-        counts[...] = counts.astype(dtype)
-
-    return spoil
-
-
-def _in_bytes(name: str) -> Callable[[OpCall], None]:
-    def spoil(call: OpCall) -> None:
-        values = call.array(name)
-        values[...] = np.where(values < 0, values, values & 0xFF)
-
-    return spoil
-
-
-_ORDER = (
-    _mutant("first_appearance", "voxels stand in the order in which points meet them", unique=_by_appearance),
-    _mutant("descending", "voxels are sorted downwards", keys=lambda rows: np.where(rows < 0, -(2**32), -rows)),
-    _mutant("last_column_first", "the last column is the most significant", keys=lambda rows: rows[:, ::-1]),
-    # −1 is then the largest, and the invalid class the last, where nobody drops it.
-    _mutant("unsigned", "coordinates are sorted without their sign", keys=lambda rows: rows & 0xFFFFFFFF),
-    _mutant("bytewise", "rows are sorted as strings of bytes, the lowest first", keys=_bytes),
-    _mutant("linear_key", "rows are sorted by a linear key of 32 bits", keys=_linear),
-    _mutant("float_coordinates", "coordinates pass through float32", keys=lambda rows: rows.astype(np.float32)),
-    _mutant(
-        "short_coordinates", "coordinates are kept in 16 bits", keys=lambda rows: np.where(rows < 0, -1, rows & 0xFFFF)
+_DIVISIONS: dict[str, tuple[str, Callable[[Array, Array, int], Array]]] = {
+    "divided_by_all": ("the mean divides by N", lambda total, _, points: total / np.float32(points)),
+    "divided_by_neighbour": (
+        "the mean divides by the next voxel's count",
+        lambda total, sizes, points: divided(total, np.roll(sizes, -1), points),
     ),
-)
+    "divided_twice": (
+        "the mean divides twice",
+        lambda total, sizes, points: divided(divided(total, sizes, points), sizes, points),
+    ),
+}
 
-_INVALID = (
-    _mutant("column_0_decides", "only column 0 makes a point invalid", invalid=lambda coors: coors[:, 0] < 0),
-    _mutant("column_2_decides", "only column 2 makes a point invalid", invalid=lambda coors: coors[:, 2] < 0),
-    _mutant("all_below_zero", "all three make a point invalid", invalid=lambda coors: (coors < 0).all(axis=1)),
-    _mutant("zero_invalid", "§3.1.2's `gt 0`: coordinate 0 is invalid", invalid=lambda coors: below_zero(coors - 1)),
-    _mutant("only_minus_one", "nothing but −1 is invalid", invalid=lambda coors: (coors == -1).any(axis=1)),
+
+# What is done to the buffers when everything is written.
+
+
+def _invalid(call: OpCall) -> Array:
+    """The points that are in no voxel."""
+    return np.flatnonzero(call.array("point2voxel_map") < 0)
+
+
+def _rewrite(name: str, change: Callable[[Array], Array]) -> Callable[[OpCall], None]:
+    """Other values of that tensor, in the rows that the call owns."""
+
+    def spoil(call: OpCall) -> None:
+        is_by_voxel = name in ("voxel_feats", "voxel_points_count")
+        rows = call.array(name)[: int(call.array("voxel_num")[0]) if is_by_voxel else None]
+        rows[...] = change(rows)
+
+    return spoil
+
+
+def _set_invalid(name: str, value: int, points: slice = slice(None)) -> Callable[[OpCall], None]:
+    def spoil(call: OpCall) -> None:
+        call.array(name)[_invalid(call)[points]] = value
+
+    return spoil
+
+
+def _without_tile_offset(feats: Array) -> Array:
+    second = feats[:, _TILE : 2 * _TILE]
+    return np.concatenate([second, feats[:, second.shape[1] :]], axis=1)
+
+
+def _without_channel_tail(feats: Array) -> Array:
+    channels = feats.shape[1]
+    return np.where(np.arange(channels) < (channels // _TILE * _TILE or channels), feats, 0)
+
+
+def _multiply_invalid(call: OpCall) -> None:
+    voxels = call.array("voxel_feats")[: min(1, int(call.array("voxel_num")[0]))]
+    voxels += (call.array("feats")[_invalid(call)] * np.float32(0)).sum(axis=0)
+
+
+def _reduce_first_tile(call: OpCall) -> None:
+    inside = np.flatnonzero(call.array("point2voxel_map") >= 0)
+    call.array("voxel_feats")[call.array("point2voxel_map")[inside], _TILE:] = call.array("feats")[inside, _TILE:]
+
+
+def _count_invalid(call: OpCall) -> None:
+    call.array("voxel_num")[...] += len(_invalid(call)) > 0
+
+
+_REWRITTEN: dict[str, tuple[str, str, Callable[[Array], Array]]] = {
+    "clipped": ("infinities become the largest float", "voxel_feats", clamped),
+    "tile_offset_forgotten": ("the second tile of channels lands on the first", "voxel_feats", _without_tile_offset),
+    "channel_tail_lost": ("channels behind the last vector of 64 are lost", "voxel_feats", _without_channel_tail),
+    "byte_counts": ("points are counted in 8 bits", "voxel_points_count", lambda counts: counts.astype(np.int8)),
+    "byte_map": ("the map is kept in 8 bits", "point2voxel_map", lambda of: np.where(of < 0, of, of & 0xFF)),
+    "map_sorted": ("the map is sorted with the points", "point2voxel_map", np.sort),
+    "map_closed": (
+        "invalid points are left out of the map",
+        "point2voxel_map",
+        lambda of: of[np.argsort(of < 0, kind="stable")],
+    ),
+    "coordinates_sorted": ("coors is sorted in place", "coors", lambda coors: coors[np.lexsort(coors[:, ::-1].T)]),
+    "coordinates_clamped": ("coordinates below 0 become −1, not their rows", "coors", lambda c: np.maximum(c, -1)),
+}
+
+_SPOILT: dict[str, tuple[str, Callable[[OpCall], None]]] = {
+    "mask_multiplied": ("invalid points are multiplied by 0 instead of left out", _multiply_invalid),
+    "first_tile_reduced": ("only the first tile of channels is reduced", _reduce_first_tile),
+    "invalid_counted": ("voxel_num counts the invalid class", _count_invalid),
+    "features_changed": ("the features of invalid points are cleared in place", _set_invalid("feats", 0)),
+    "coordinates_partly_marked": ("one invalid row of coors is not marked", _set_invalid("coors", -1, slice(-1))),
+    "coordinates_cleared": ("invalid rows of coors become 0, 0, 0", _set_invalid("coors", 0)),
+}
+
+MUTANTS: Final = (
+    *(_mutant(name, words, keys=keys) for name, (words, keys) in _KEYS.items()),
+    *(_mutant(name, words, invalid=invalid) for name, (words, invalid) in _INVALID.items()),
+    *(_mutant(name, words, drop=drop) for name, (words, drop) in _DROPS.items()),
+    *(_mutant(name, words, divided=division) for name, (words, division) in _DIVISIONS.items()),
+    *(
+        mistakes.spoilt(name, words, _RIGHT, _rewrite(tensor, change))
+        for name, (words, tensor, change) in _REWRITTEN.items()
+    ),
+    *(mistakes.spoilt(name, words, _RIGHT, spoil) for name, (words, spoil) in _SPOILT.items()),
+    *mistakes.suspected(
+        OPERATOR,
+        {
+            "first_appearance": "voxels stand in the order in which points meet them",
+            "zero_invalid": "points with a coordinate 0 are invalid",
+            "summed": "the sum is not divided by the number of points",
+            "divided_by_one_more": "the mean divides by one point more",
+            "always_maximum": "the maximum is taken for the mean",
+            "always_mean": "the mean is taken for the maximum",
+            "last_point_wins": "the last point of every voxel wins",
+            "minimum": "the smallest feature of every voxel is taken",
+        },
+    ),
     _mutant("clamped", "coordinates below 0 become 0", mark=lambda coors, _invalid: np.maximum(coors, 0)),
     _mutant("own_classes", "every distinct invalid row is a class of its own", mark=_own_classes),
-    _mutant("invalid_kept", "the invalid points are voxel 0", drop=lambda found: found),
-    _mutant("first_dropped", "the first voxel goes though all points are valid", drop=without_first),
-    _mutant("into_voxel_0", "invalid points count in voxel 0", drop=_into_voxel_0),
-    _mutant(
-        "map_kept",
-        "the map is not decremented",
-        drop=lambda found: replace(without_invalid(found), of_point=found.of_point),
-    ),
-    _mutant(
-        "map_lowered",
-        "the map is decremented though nothing was invalid",
-        drop=lambda found: replace(without_invalid(found), of_point=found.of_point - 1),
-    ),
-    _mutant(
-        "counts_kept",
-        "the counts are not shifted",
-        drop=lambda found: replace(without_invalid(found), sizes=found.sizes),
-    ),
-    _mutant("counts_lowered", "§3.1.1's kernel 3: the counts are decremented", drop=_counts_lowered),
     _mutant("features_lowered", "features land one voxel too low where nothing was invalid", placed=_one_too_low),
-    _mutant("invalid_counted", "voxel_num counts the invalid class", finish=_count_invalid),
-)
-
-_REDUCTION = (
-    _mutant("starts_at_zero", "a maximum begins at 0", start=0.0),
-    _mutant("starts_at_tiny", "a maximum begins at FLT_MIN", start=1.17549e-38),
-    _mutant(
-        "starts_at_minus_tiny", "a maximum begins at −1.17549e38, FLT_MIN with its sign misplaced", start=-1.17549e38
-    ),
-    _mutant("minimum", "the smallest feature is taken", maxima=lambda feats, *rest: -maxima(-feats, *rest)),
-    _mutant(
-        "largest_magnitude", "absolute values are compared", maxima=lambda feats, *rest: maxima(np.abs(feats), *rest)
-    ),
-    _mutant("last_point_wins", "the last point overwrites the others", maxima=_assigned),
-    _mutant(
-        "half_maximum",
-        "maxima pass through half precision",
-        maxima=lambda *args: maxima(*args).astype(np.float16).astype(np.float32),
-    ),
-    _mutant("summed", "the sum is returned for the mean", divided=lambda total, _sizes, _points: total),
-    _mutant("divided_by_all", "the mean divides by N", divided=lambda total, _, points: total / np.float32(points)),
-    _mutant(
-        "divided_by_one_more",
-        "the mean divides by the count plus 1",
-        divided=lambda total, sizes, points: divided(total, sizes + 1, points),
-    ),
-    _mutant(
-        "divided_by_neighbour",
-        "the mean divides by the next voxel's count",
-        divided=lambda total, sizes, points: divided(total, np.roll(sizes, -1), points),
-    ),
-    _mutant(
-        "divided_twice",
-        "the mean divides twice",
-        divided=lambda total, sizes, points: divided(divided(total, sizes, points), sizes, points),
-    ),
-    _mutant("half_sums", "sums are kept in half precision", sums=_half_sums),
-    _mutant("lost_updates", "additions to one voxel are not atomic", sums=_lost_updates),
-    _mutant(
-        "nan_ignored",
-        "NaN counts as 0 in a mean",
-        sums=lambda feats, *rest: sums(np.where(np.isnan(feats), np.float32(0), feats), *rest),
-    ),
-    _mutant("always_maximum", "the maximum is returned for the mean", reduce_type=lambda _given: MAX),
-    _mutant("always_mean", "the mean is returned for the maximum", reduce_type=lambda _given: MEAN),
-    _mutant(
-        "clipped",
-        "infinities become the largest float",
-        reduced=lambda result, _feats, _placed: np.clip(result, -_LARGEST, _LARGEST),
-    ),
-    _mutant("mask_multiplied", "invalid points are multiplied by 0 instead of left out", reduced=_mask_multiplied),
-    _mutant("first_tile_reduced", "only the first tile of channels is reduced", reduced=_first_tile_reduced),
-    _mutant("tile_offset_forgotten", "the second tile of channels lands on the first", reduced=_tile_offset_forgotten),
-    _mutant("channel_tail_lost", "channels behind the last whole vector of 64 are lost", reduced=_channel_tail_lost),
     _mutant(
         "point_tail_lost",
         "points behind the last whole block of 64 are lost",
@@ -376,61 +321,41 @@ _REDUCTION = (
         "the last point is not taken",
         placed=lambda found: _only_the_first(found, len(found.of_point) - 1),
     ),
+    _mutant("starts_at_zero", "a maximum begins at 0", maxima=partial(maxima, start=0.0)),
+    _mutant("starts_at_tiny", "a maximum begins at FLT_MIN", maxima=partial(maxima, start=1.17549e-38)),
+    # FLT_MIN with its sign misplaced.
+    _mutant("starts_at_minus_tiny", "a maximum begins at −1.17549e38", maxima=partial(maxima, start=-1.17549e38)),
+    _mutant(
+        "largest_magnitude", "absolute values are compared", maxima=lambda feats, *rest: maxima(np.abs(feats), *rest)
+    ),
+    _mutant("half_maximum", "maxima pass through half", maxima=lambda *args: through_half(maxima(*args))),
+    _mutant("half_sums", "sums are kept in half precision", sums=partial(sums, dtype=np.float16)),
+    _mutant("lost_updates", "additions to one voxel are not atomic", sums=_lost_updates),
+    _mutant("nan_ignored", "NaN counts as 0 in a mean", sums=lambda feats, *rest: sums(nan_cleared(feats), *rest)),
+    *mistakes.tails_left(_RIGHT, "point2voxel_map", 0, "entries", tiles=(16, 32, 64, 128)),
+    mistakes.part_left(_RIGHT, "point2voxel_map", 0, "entries"),
+    *mistakes.tails_left(_RIGHT, "voxel_feats", 1, "channels", tiles=(16, 32)),
+    mistakes.input_cleared(_RIGHT, "feats"),
+    mistakes.cached_by_shape(_RIGHT),
+    mistakes.sum_goes_on(_RIGHT, "voxel_points_count"),
 )
-
-_WRITTEN = (
-    _mutant("last_voxel_lost", "the last voxel is missing", drop=_last_voxel_lost),
-    _mutant("map_sorted", "the map is sorted with the points", finish=_sort_map),
-    _mutant("map_closed", "invalid points are left out of the map", finish=_close_map),
-    _mutant("features_changed", "the features of invalid points are cleared in place", finish=_clear_invalid_features),
-    _mutant("coordinates_sorted", "coors is sorted in place", finish=_sort_coordinates),
-    _mutant("coordinates_clamped", "only coordinates below 0 become −1, not their rows", finish=_clamp_coordinates),
-    _mutant("coordinates_partly_marked", "one invalid row of coors is not marked", finish=_mark_all_but_one),
-    _mutant("coordinates_cleared", "invalid rows of coors become 0, 0, 0", finish=_clear_invalid_coordinates),
-)
-
-# What tiles, threads, counters and earlier calls leave.
-_LEFT = (
-    *tails_left(_RIGHT, "point2voxel_map", 0, "entries", tiles=(16, 32, 64, 128)),
-    part_left(_RIGHT, "point2voxel_map", 0, "entries"),
-    *tails_left(_RIGHT, "voxel_feats", 1, "channels", tiles=(16, 32)),
-    spoilt("byte_counts", "points of a voxel are counted in 8 bits", _RIGHT, _count_in(np.int8)),
-    spoilt("byte_map", "map entries are kept in 8 bits", _RIGHT, _in_bytes("point2voxel_map")),
-    input_cleared(_RIGHT, "feats"),
-    cached_by_shape(_RIGHT),
-    sum_goes_on(_RIGHT, "voxel_points_count"),
-)
-
-MUTANTS = (*_ORDER, *_INVALID, *_REDUCTION, *_WRITTEN, *_LEFT)
 
 
 # Right implementations that the document allows; the cases of each tag alone tell them apart.
-
-
-def _maxima_with_nan(feats: Array, of_point: Array, rows: int, start: float) -> Array:
-    best = np.full((rows, feats.shape[1]), start, np.float32)
-    np.maximum.at(best, of_point, feats)
-    return best
-
-
 VARIANTS: Final = {
     "subnormal": (
-        Mutant(
-            "tiny_flushed",
-            "subnormal results become 0",
-            Steps(reduced=lambda result, _feats, _placed: flushed(result)).run,
-        ),
-        Mutant(
+        mistakes.spoilt("tiny_flushed", "subnormal results become 0", _RIGHT, _rewrite("voxel_feats", flushed)),
+        _mutant(
             "tiny_ignored_in_sums",
             "subnormal features count as 0 in a mean",
-            Steps(sums=lambda feats, *rest: sums(flushed(feats), *rest)).run,
+            sums=lambda feats, *rest: sums(flushed(feats), *rest),
         ),
     ),
     "undefined": (
-        Mutant(
+        _mutant(
             "nan_wins",
             "NaN is the maximum of its voxel, as torch's amax has it",
-            Steps(maxima=_maxima_with_nan).run,
+            maxima=partial(maxima, meet=np.maximum),
         ),
     ),
 }

@@ -14,27 +14,20 @@ from mluops_gtest.authoring.sums import assert_conditioned, exact_sums
 
 from .._shared.clouds import Survey, random_sites
 from .._shared.clouds import sweep as voxels_with_returns
-from . import CRITERIA, REDUCE_MODE_MAX, REDUCE_MODE_MEAN, Voxels, voxels_of
+from .._shared.connections import connected
+from .._shared.reduced_voxels import MAX, MEAN, crowded
+from . import CRITERIA, Voxels, voxels_of
 
 # What the points carry, conditioned so that float32 means in any order stay well within the criterion.
 
 
 Reduce = Literal["mean", "max"]
 Kind = Literal[
-    "lattice",
-    "exact",
-    "ends",
-    "positive",
-    "negative",
-    "deep",
-    "tied",
-    "zeros",
-    "wide",
-    "wider",
-    "leading",
-    "cancelling",
-    "tiny",
-]
+    "lattice", "exact", "ends", "positive", "negative", "deep", "tied", "zeros", "wide", "wider", "leading",
+    "cancelling", "tiny",
+]  # fmt: skip
+
+Shape = tuple[int, int]
 
 # Beyond this a sum overflows whose mean does not, and whether it does depends on where an implementation divides.
 _LARGEST_SUM = 1e37
@@ -42,70 +35,31 @@ _LARGEST_SUM = 1e37
 _TESTED = 1 << 18
 
 
-def lattice(draw: Draw, _voxels: Voxels, shape: tuple[int, int]) -> Array:
+def _lattice(draw: Draw, shape: Shape) -> Array:
     """±k · 2^-24, below 1, every mantissa bit of a float32 in use: sums are exact in float64."""
     return draw.stream("feats").lattice(shape, 24)
 
 
-def exact(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
-    """So few bits that float32 sums of any voxel are exact in any order: whoever loses one addition is seen."""
-    return draw.stream("feats").lattice(shape, 24 - math.ceil(math.log2(max(int(voxels.sizes.max()), 2))))
-
-
-def ends(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
-    """Lattice, and the first and the last point of each voxel are its maximum in every other channel each."""
-    feats = lattice(draw, voxels, shape)
+def _ends(draw: Draw, voxels: Voxels, shape: Shape) -> Array:
+    feats = _lattice(draw, shape)
     for which, channels in ((voxels.starts, slice(0, None, 2)), (voxels.starts + voxels.sizes - 1, slice(1, None, 2))):
         feats[voxels.points[which], channels] = 1 + np.abs(feats[voxels.points[which], channels])
     return feats
 
 
-def positive(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
-    """Lattice without signs: the sum grows with every term."""
-    return np.abs(lattice(draw, voxels, shape))
-
-
-def negative(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
-    """Below 0 throughout: a maximum that starts at 0 or at the smallest float never ends below it."""
-    return -positive(draw, voxels, shape)
-
-
-def deep(draw: Draw, _voxels: Voxels, shape: tuple[int, int]) -> Array:
-    """Below −1.7e38: a maximum that starts at −1.17549e38 never ends there."""
-    return -np.abs(draw.stream("feats").mantissas(shape, (127, 127)))
-
-
-def tied(draw: Draw, _voxels: Voxels, shape: tuple[int, int]) -> Array:
-    """−3/4 … 3/4 in quarters: most maxima stand at several points."""
-    return (draw.stream("feats").integers(-3, 4, shape) / 4).astype("<f4")
-
-
-def zeros(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
-    """+0, −0 and, half of the time, below 0."""
+def _zeros(draw: Draw, _: Voxels, shape: Shape) -> Array:
     kind = draw.stream("kind").integers(0, 4, shape)
-    return np.select([kind == 0, kind == 1], [np.float32(0.0), np.float32(-0.0)], negative(draw, voxels, shape))
+    return np.select([kind == 0, kind == 1], [np.float32(0.0), np.float32(-0.0)], -np.abs(_lattice(draw, shape)))
 
 
-def wide(draw: Draw, _voxels: Voxels, shape: tuple[int, int]) -> Array:
-    """Exponents over 41 binades, more than one float64 accumulator holds exactly and far more than a half has."""
-    return draw.stream("feats").mantissas(shape, (-20, 20))
-
-
-def wider(draw: Draw, _voxels: Voxels, shape: tuple[int, int]) -> Array:
-    """Exponents over 161 binades, nearly all that stay below the largest sum."""
-    return draw.stream("feats").mantissas(shape, (-80, 80))
-
-
-def leading(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
-    """Positive, and the first point of each voxel outweighs another by 2^11: half precision would lose the others."""
-    feats = positive(draw, voxels, shape)
+def _leading(draw: Draw, voxels: Voxels, shape: Shape) -> Array:
+    feats = np.abs(_lattice(draw, shape))
     feats[voxels.points[voxels.starts]] *= np.float32(2048)
     return feats
 
 
-def cancelling(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
-    """Points in pairs of one voxel that cancel but for five bits."""
-    feats = lattice(draw, voxels, shape)
+def _cancelling(draw: Draw, voxels: Voxels, shape: Shape) -> Array:
+    feats = _lattice(draw, shape)
     rest = np.abs(draw.stream("rest").lattice(shape, 19))
     places = np.arange(len(voxels.points)) - np.repeat(voxels.starts, voxels.sizes)
     second = np.flatnonzero(places % 2)
@@ -114,14 +68,34 @@ def cancelling(draw: Draw, voxels: Voxels, shape: tuple[int, int]) -> Array:
     return feats
 
 
-def tiny(draw: Draw, _voxels: Voxels, shape: tuple[int, int]) -> Array:
-    """±k · 2^-147 with k of 12 bits: sums of a thousand and their quarters are subnormal numbers, all exact."""
-    return draw.stream("feats").lattice(shape, 12, scale=147)
-
-
-_VALUES: dict[str, Callable[[Draw, Voxels, tuple[int, int]], Array]] = {
-    kind.__name__: kind
-    for kind in (lattice, exact, ends, positive, negative, deep, tied, zeros, wide, wider, leading, cancelling, tiny)
+_VALUES: dict[Kind, Callable[[Draw, Voxels, Shape], Array]] = {
+    "lattice": lambda draw, _, shape: _lattice(draw, shape),
+    # So few bits that float32 sums of any voxel are exact in any order: whoever loses one addition is seen.
+    "exact": lambda draw, voxels, shape: draw.stream("feats").lattice(
+        shape, 24 - math.ceil(math.log2(max(int(voxels.sizes.max()), 2)))
+    ),
+    # The first and the last point of each voxel are its maximum in every other channel each.
+    "ends": _ends,
+    # Without signs: the sum grows with every term.
+    "positive": lambda draw, _, shape: np.abs(_lattice(draw, shape)),
+    # Below 0 throughout: a maximum that starts at 0 or at the smallest float never ends below it.
+    "negative": lambda draw, _, shape: -np.abs(_lattice(draw, shape)),
+    # Below −1.7e38: a maximum that starts at −1.17549e38 never ends there.
+    "deep": lambda draw, _, shape: -np.abs(draw.stream("feats").mantissas(shape, (127, 127))),
+    # −3/4 … 3/4 in quarters: most maxima stand at several points.
+    "tied": lambda draw, _, shape: (draw.stream("feats").integers(-3, 4, shape) / 4).astype("<f4"),
+    # +0, −0 and, half of the time, below 0.
+    "zeros": _zeros,
+    # Exponents over 41 binades, more than one float64 accumulator holds exactly and far more than a half has.
+    "wide": lambda draw, _, shape: draw.stream("feats").mantissas(shape, (-20, 20)),
+    # Exponents over 161 binades, nearly all that stay below the largest sum.
+    "wider": lambda draw, _, shape: draw.stream("feats").mantissas(shape, (-80, 80)),
+    # Positive, and the first point of each voxel outweighs another by 2^11: half precision would lose the others.
+    "leading": _leading,
+    # Points in pairs of one voxel that cancel but for five bits.
+    "cancelling": _cancelling,
+    # ±k · 2^-147 with k of 12 bits: sums of a thousand and their quarters are subnormal numbers, all exact.
+    "tiny": lambda draw, _, shape: draw.stream("feats").lattice(shape, 12, scale=147),
 }
 
 
@@ -163,19 +137,7 @@ _GRID = (40, 1600, 1408)
 _STREET = 20230406
 
 
-def sweep(
-    draw: Draw,
-    params: Params,
-    _dtype: DType,
-    *,
-    points: int,
-    voxels: int,
-    azimuths: int,
-    channels: int,
-    reduce: Reduce,
-    invalid: int = 0,
-    spare: int = 0,
-) -> RecipeOutput:
+def sweep(draw: Draw, _params: Params, *, points: int, voxels: int, azimuths: int, invalid: int = 0) -> Array:
     """A turn of a lidar in a street, shuffled as mvxnet's training does; `invalid` points leave the grid."""
     street = draw.shared(_STREET)
     side = _GRID[1]
@@ -190,102 +152,40 @@ def sweep(
     # What mmcv's voxeliser leaves of a point outside: it stops at the first axis that the point leaves.
     outside = np.array([(-1, 0, 0), (-1, -1, 0), (-1, -1, -1)])
     outside = outside[street.stream("outside").integers(0, 3, invalid)]
-    coors = _arranged(street, np.concatenate([inside, outside]), "shuffled")
-    return _made(draw, params, coors, channels, reduce, "lattice", spare)
+    return _arranged(street, np.concatenate([inside, outside]), "shuffled")
 
 
 def placed(
     draw: Draw,
-    params: Params,
-    _dtype: DType,
+    _params: Params,
     *,
     points: int,
     voxels: int,
-    channels: int,
-    reduce: Reduce,
     invalid: int = 0,
-    spare: int = 0,
     extents: tuple[int, int, int] = _EXTENTS,
     order: Order = "shuffled",
-    values: Kind = "lattice",
-) -> RecipeOutput:
+) -> Array:
     """`voxels` drawn voxels of that grid, a few of them crowded; `invalid` points with any coordinates below 0."""
     sites = random_sites(draw.stream("voxels"), 1, extents, voxels)[:, 1:]
     inside = _spread(draw, sites, points - invalid)
-    coors = _arranged(draw, np.concatenate([inside, _below_zero(draw, invalid, extents)]), order)
-    return _made(draw, params, coors, channels, reduce, values, spare)
+    return _arranged(draw, np.concatenate([inside, _below_zero(draw, invalid, extents)]), order)
 
 
-def counted(
-    draw: Draw,
-    params: Params,
-    _dtype: DType,
-    *,
-    counts: tuple[int, ...],
-    channels: int,
-    reduce: Reduce,
-    values: Kind = "lattice",
-) -> RecipeOutput:
+def counted(draw: Draw, _params: Params, *, counts: tuple[int, ...]) -> Array:
     """Voxels with exactly these numbers of points, in any order."""
     sites = random_sites(draw.stream("voxels"), 1, _EXTENTS, len(counts))[:, 1:]
-    return _made(draw, params, _arranged(draw, np.repeat(sites, counts, axis=0), "shuffled"), channels, reduce, values)
+    return _arranged(draw, np.repeat(sites, counts, axis=0), "shuffled")
 
 
-def listed(
-    draw: Draw,
-    params: Params,
-    _dtype: DType,
-    *,
-    c0: tuple[int, ...],
-    c1: tuple[int, ...],
-    c2: tuple[int, ...],
-    channels: int,
-    reduce: Reduce,
-    spare: int = 0,
-    values: Kind = "lattice",
-) -> RecipeOutput:
+def listed(_draw: Draw, _params: Params, *, c0: tuple[int, ...], c1: tuple[int, ...], c2: tuple[int, ...]) -> Array:
     """The points that the declaration lists, column by column, in that order."""
-    return _made(draw, params, np.stack([c0, c1, c2], axis=1), channels, reduce, values, spare)
+    return np.stack([c0, c1, c2], axis=1)
 
 
-def crossed(
-    draw: Draw, params: Params, _dtype: DType, *, levels: tuple[int, ...], copies: int, channels: int, reduce: Reduce
-) -> RecipeOutput:
+def crossed(draw: Draw, _params: Params, *, levels: tuple[int, ...], copies: int) -> Array:
     """Every triple of these coordinates, the last of them `copies` times more, in random order."""
     triples = np.stack(np.meshgrid(levels, levels, levels, indexing="ij"), axis=-1).reshape(-1, 3)
-    coors = np.concatenate([triples, np.repeat(triples[-1:], copies, axis=0)])
-    return _made(draw, params, _arranged(draw, coors, "shuffled"), channels, reduce, "lattice")
-
-
-def nonfinite(
-    draw: Draw, params: Params, dtype: DType, *, kind: NonFinite, channels: int, reduce: Reduce
-) -> RecipeOutput:
-    """Every other channel of one voxel with three points is not finite, or all of the invalid points (`outside`)."""
-    made = placed(draw, params, dtype, points=24, voxels=7, channels=channels, invalid=4, reduce=reduce)
-    feats, voxels = made.inputs["feats"], voxels_of(made.inputs["coors"])
-    crowded = np.flatnonzero(voxels.sizes >= 3)
-    if not len(crowded):
-        raise ValueError("no voxel has three points")
-    start = voxels.starts[crowded[0]]
-    first, second, *_ = members = voxels.points[start : start + voxels.sizes[crowded[0]]]
-    match kind:
-        case "nan":
-            feats[second, ::2] = np.nan
-        case "inf":
-            feats[second, ::2] = np.inf
-        case "minus_inf":
-            feats[first, ::2] = -np.inf
-        case "all_minus_inf":
-            feats[members, ::2] = -np.inf
-        case "inf_minus_inf":
-            feats[first, ::2], feats[second, ::2] = np.inf, -np.inf
-        case "all_nan":
-            feats[members, ::2] = np.nan
-        case "outside":
-            specials = np.array([np.nan, np.inf, -np.inf], "<f4")
-            outside = np.flatnonzero(voxels.of_point < 0)
-            feats[outside] = specials[np.arange(len(outside)) % 3, None]
-    return made
+    return _arranged(draw, np.concatenate([triples, np.repeat(triples[-1:], copies, axis=0)]), "shuffled")
 
 
 def _spread(draw: Draw, sites: Array, points: int) -> Array:
@@ -293,8 +193,7 @@ def _spread(draw: Draw, sites: Array, points: int) -> Array:
     extra = points - len(sites)
     if extra < 0 or (extra and not len(sites)):
         raise ValueError(f"{points} valid points cannot fill {len(sites)} voxels; change points, voxels or invalid")
-    # A square makes low numbers likelier: few crowded voxels, many with one point, as a lidar sweep has.
-    chosen = draw.stream("extra").integers(0, max(len(sites), 1), extra) ** 2 // max(len(sites), 1)
+    chosen = crowded(draw, len(sites), extra)
     counts = np.bincount(chosen, minlength=len(sites)) + 1
     if extra and len(sites) > 1 and counts.min() == counts.max():
         raise ValueError("every voxel has as many points as every other")
@@ -316,9 +215,18 @@ def _arranged(draw: Draw, coors: Array, order: Order) -> Array:
     return arranged
 
 
-def _made(
-    draw: Draw, params: Params, coors: Array, channels: int, reduce: Reduce, values: Kind, spare: int = 0
+def carried(
+    draw: Draw,
+    params: Params,
+    _dtype: DType,
+    coors: Array,
+    *,
+    channels: int,
+    reduce: Reduce,
+    spare: int = 0,
+    values: Kind = "lattice",
 ) -> RecipeOutput:
+    """Points at these coordinates with their features."""
     if not np.array_equal(coors, coors.astype("<i4")):
         raise ValueError("a coordinate leaves int32")
     coors = np.ascontiguousarray(coors, "<i4")
@@ -328,7 +236,7 @@ def _made(
         raise ValueError(f"{rows} rows for {points} points; §1.4 asks for N ≥ M, so lower spare or raise points")
     return RecipeOutput(
         {"feats": features(draw, voxels, channels, values, reduce), "coors": coors},
-        {"reduce_type": REDUCE_MODE_MEAN if reduce == "mean" else REDUCE_MODE_MAX, **params},
+        {"reduce_type": MEAN if reduce == "mean" else MAX, **params},
         outputs={
             "voxel_feats": (rows, channels),
             "voxel_coors": (rows, 3),
@@ -337,6 +245,34 @@ def _made(
             "voxel_num": (1,),
         },
     )
+
+
+def nonfinite(
+    draw: Draw, params: Params, dtype: DType, *, kind: NonFinite, channels: int, reduce: Reduce
+) -> RecipeOutput:
+    """Every other channel of one voxel with three points is not finite, or all of the invalid points (`outside`)."""
+    coors = placed(draw, params, points=24, voxels=7, invalid=4)
+    made = carried(draw, params, dtype, coors, channels=channels, reduce=reduce)
+    feats, voxels = made.inputs["feats"], voxels_of(made.inputs["coors"])
+    large = np.flatnonzero(voxels.sizes >= 3)
+    if not len(large):
+        raise ValueError("no voxel has three points")
+    start = voxels.starts[large[0]]
+    first, second, *_ = members = voxels.points[start : start + voxels.sizes[large[0]]]
+    if kind == "outside":
+        outside = np.flatnonzero(voxels.of_point < 0)
+        feats[outside] = np.array([np.nan, np.inf, -np.inf], "<f4")[np.arange(len(outside)) % 3, None]
+        return made
+    places, values = {
+        "nan": (second, np.nan),
+        "inf": (second, np.inf),
+        "minus_inf": (first, -np.inf),
+        "all_minus_inf": (members, -np.inf),
+        "inf_minus_inf": ([first, second], [[np.inf], [-np.inf]]),
+        "all_nan": (members, np.nan),
+    }[kind]
+    feats[places, ::2] = values
+    return made
 
 
 # What fuzzing draws: voxels with few points and many, points outside, every kind of values.
@@ -390,4 +326,5 @@ SPACE = Space(
 )
 
 
-RECIPES = {recipe.__name__: recipe for recipe in (sweep, placed, counted, listed, crossed, nonfinite)}
+RECIPES = {where.__name__: connected(where, carried) for where in (sweep, placed, counted, listed, crossed)}
+RECIPES["nonfinite"] = nonfinite

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Status
-from mluops_gtest.authoring.mistakes import cached_by_shape, input_cleared, part_left, sum_goes_on, tails_left
-from mluops_gtest.authoring.roundings import flushed
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
+from mluops_gtest.authoring.roundings import flushed, through_half
+
+from . import OPERATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +28,11 @@ class _Rules:
     unmatched_to: int | None = None
     clears: bool = True
     voxel_num: Callable[[int, int], int] = lambda voxel_num, _: voxel_num
-    # The points that are looked at, with their map entries: (point2voxel_map) → pairs.
-    points: Callable[[Array], list[tuple[int, int]]] = lambda entries: list(enumerate(entries.tolist()))
-    # Nobody has claimed anything yet, as far as this point knows: (point, its entry, the entry before) → bool.
-    forgets: Callable[[int, int, int | None], bool] = lambda _point, _entry, _before: False
+    entries: Callable[[Array], Array] = lambda entries: entries
+    # The first point that is looked at, and the first one that is not.
+    points: tuple[int, int | None] = (0, None)
+    # Nobody has claimed anything yet, as far as a point knows: (it and its entry, those of the one before) → bool.
+    forgets: Callable[[tuple[int, int], tuple[int, int]], bool] = lambda _now, _before: False
     # What a point claims, of what matches: (hits, what was claimed before, one per channel) → hits.
     claims: Callable[[Array, Array], Array] = lambda hits, claimed: hits & ~claimed
 
@@ -44,15 +48,15 @@ def _apply(rules: _Rules, call: OpCall) -> Status:
     gradients = rules.gradients(call.array("grad_voxel_feats"), call.array("voxel_points_count"))
     voxel_num = rules.voxel_num(int(call.array("voxel_num")[0]), rows)
     claimed = np.zeros(voxel_feats.shape, bool)
-    entries = rules.points(call.array("point2voxel_map"))
-    before: int | None = None
+    entries = list(enumerate(rules.entries(call.array("point2voxel_map")).tolist()))[slice(*rules.points)]
+    before = (-1, -1)
     for point, entry in reversed(entries) if rules.last_first else entries:
         row = rules.row(entry, voxel_num, rows)
         if row is None:
             continue
-        if rules.forgets(point, entry, before):
+        if rules.forgets((point, entry), before):
             claimed[...] = False
-        before = entry
+        before = point, entry
         hits = rules.matches(feats[point], voxel_feats[row])
         if rules.once:
             hits = rules.claims(hits, claimed[row])
@@ -64,8 +68,38 @@ def _apply(rules: _Rules, call: OpCall) -> Status:
     return Status.SUCCESS
 
 
-def _mutant(name: str, message: str, rules: _Rules) -> Mutant:
-    return Mutant(name, message, lambda call: _apply(rules, call))
+_right = partial(_apply, _Rules())
+
+
+def _mutant(name: str, message: str, **rules: Any) -> Mutant:
+    return Mutant(name, message, partial(_apply, _Rules(**rules)))
+
+
+# Which row a map entry names, by (entry, voxel_num, rows).
+
+
+def _clamped(entry: int, voxel_num: int, _: int) -> int | None:
+    return min(entry, voxel_num - 1) if entry >= 0 and voxel_num else None
+
+
+def _wrapped(entry: int, voxel_num: int, _: int) -> int | None:
+    return entry % voxel_num if voxel_num and entry < voxel_num else None
+
+
+def _first_for_none(entry: int, voxel_num: int, _: int) -> int | None:
+    return max(entry, 0) if max(entry, 0) < voxel_num else None
+
+
+def _until_outside(entries: Array) -> Array:
+    outside = np.flatnonzero(entries < 0)
+    return entries[: outside[0] if outside.size else None]
+
+
+def _in_bytes(entries: Array) -> Array:
+    return np.where(entries < 0, entries, entries & 0xFF)
+
+
+# What matches, by the point's features and the voxel's.
 
 
 def _as_bits(values: Array, others: Array) -> Array:
@@ -73,38 +107,8 @@ def _as_bits(values: Array, others: Array) -> Array:
     return equal
 
 
-def _nearly(values: Array, others: Array) -> Array:
-    return np.isclose(values, others, rtol=1e-6, atol=0)
-
-
-def _flushed(values: Array, others: Array) -> Array:
-    tiny = np.finfo(np.float32).tiny
-    return np.equal(np.where(abs(values) < tiny, 0, values), np.where(abs(others) < tiny, 0, others))
-
-
-def _averaged(gradients: Array, counts: Array) -> Array:
-    return gradients / np.maximum(counts, 1)[:, None].astype(np.float32)
-
-
-def _where_counted(gradients: Array, counts: Array) -> Array:
-    return np.where(counts[:, None] > 0, gradients, np.float32(0))
-
-
-def _truncated(gradients: Array, _: Array) -> Array:
-    # 11 of 23 mantissa bits stay, about what a multiplication by a 0/1 mask in reduced precision leaves.
-    return (gradients.view("<u4") & np.uint32(0xFFFFF000)).view("<f4")
-
-
-def _right(call: OpCall) -> Status:
-    return _apply(_Rules(), call)
-
-
-def _in_half(values: Array, others: Array) -> Array:
-    return np.equal(values.astype(np.float16), others.astype(np.float16))
-
-
-def _of_channel_0(values: Array, others: Array) -> Array:
-    return np.full(values.shape, values[0] == others[0])
+def _after(narrow: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
+    return lambda values, others: np.equal(narrow(values), narrow(others))
 
 
 def _of_any_channel(values: Array, others: Array) -> Array:
@@ -115,8 +119,7 @@ def _of_all_channels(values: Array, others: Array) -> Array:
     return np.full(values.shape, np.equal(values, others).all())
 
 
-def _once_per_voxel(hits: Array, claimed: Array) -> Array:
-    return hits & ~claimed.any()
+# What a point claims.
 
 
 def _first_channel_alone(hits: Array, claimed: Array) -> Array:
@@ -125,32 +128,21 @@ def _first_channel_alone(hits: Array, claimed: Array) -> Array:
     return first
 
 
-def _until_outside(entries: Array) -> list[tuple[int, int]]:
-    outside = np.flatnonzero(entries < 0)
-    return list(enumerate(entries[: outside[0] if outside.size else None].tolist()))
-
-
-def _of_next_point(entries: Array) -> list[tuple[int, int]]:
-    return list(enumerate(np.roll(entries, -1).tolist()))
-
-
-def _in_bytes(entries: Array) -> list[tuple[int, int]]:
-    return list(enumerate(np.where(entries < 0, entries, entries & 0xFF).tolist()))
-
-
-def _in_blocks(block: int) -> Callable[[OpCall], Status]:
+def _block_begins(size: int) -> Callable[[tuple[int, int], tuple[int, int]], bool]:
     """Blocks of points are handled by threads that do not know of each other's claims."""
+    return lambda now, before: now[0] // size != before[0] // size
 
-    def run(call: OpCall) -> Status:
-        seen: list[int] = []
 
-        def forgets(point: int, _entry: int, _before: int | None) -> bool:
-            seen.append(point // block)
-            return seen[-1:] != seen[-2:-1]
+# What is handed out.
 
-        return _apply(_Rules(forgets=forgets), call)
 
-    return run
+def _where_counted(gradients: Array, counts: Array) -> Array:
+    return np.where(counts[:, None] > 0, gradients, np.float32(0))
+
+
+def _truncated(gradients: Array, _: Array) -> Array:
+    # 11 of 23 mantissa bits stay, about what a multiplication by a 0/1 mask in reduced precision leaves.
+    return (gradients.view("<u4") & np.uint32(0xFFFFF000)).view("<f4")
 
 
 def _shares_ties(call: OpCall) -> Status:
@@ -173,110 +165,78 @@ def _adds_to_what_was_there(call: OpCall) -> Status:
     return status
 
 
-_WHO = (
-    _mutant("last_voxel_lost", "the last voxel counts as none", _Rules(voxel_num=lambda given, _: given - 1)),
+MUTANTS = (
+    *mistakes.suspected(
+        OPERATOR,
+        {
+            "last_index_wins": "the last point with the maximum gets the gradient",
+            "every_tie_wins": "every point with the maximum gets the gradient",
+            "drops_voxel_0": "voxel 0 counts as no voxel",
+            "uses_rows_behind_voxel_num": "rows at and behind voxel_num count as voxels",
+            "channel_0_decides": "what channel 0 says holds for all",
+            "divides_by_count": "the gradient is averaged over the points of a voxel",
+            "gradients_of_next": "the gradient of the next voxel is taken",
+            "gradients_reversed": "channels of the gradient are counted from the last one",
+        },
+    ),
+    # Which points and voxels there are.
+    _mutant("minus_one_wraps", "a map entry of -1 names the last voxel", row=_wrapped),
+    _mutant("minus_one_is_0", "a map entry of -1 names voxel 0", row=_first_for_none),
+    _mutant("behind_voxel_num_clamped", "a map entry behind the last voxel names the last voxel", row=_clamped),
+    _mutant("last_voxel_lost", "the last voxel counts as none", voxel_num=lambda number, _: number - 1),
     _mutant(
         "one_voxel_more",
         "a map entry equal to voxel_num names a voxel",
-        _Rules(voxel_num=lambda given, rows: min(given + 1, rows)),
+        voxel_num=lambda number, rows: min(number + 1, rows),
     ),
-    _mutant("no_voxels_are_all", "voxel_num 0 means all M rows", _Rules(voxel_num=lambda given, rows: given or rows)),
-    _mutant("byte_voxel_num", "voxel_num is kept in 8 bits", _Rules(voxel_num=lambda given, _: given & 0xFF)),
-    _mutant("byte_map", "map entries are kept in 8 bits", _Rules(points=_in_bytes)),
+    _mutant("no_voxels_are_all", "voxel_num 0 means all M rows", voxel_num=lambda number, rows: number or rows),
+    _mutant("byte_voxel_num", "voxel_num is kept in 8 bits", voxel_num=lambda number, _: number & 0xFF),
+    _mutant("byte_map", "map entries are kept in 8 bits", entries=_in_bytes),
+    _mutant("until_outside", "points behind the first one outside are not looked at", entries=_until_outside),
+    _mutant("map_of_next", "a point is looked up by the map entry of the next one", entries=lambda e: np.roll(e, -1)),
+    _mutant("first_point_lost", "the first point is not looked at", points=(1, None)),
+    _mutant("last_point_lost", "the last point is not looked at", points=(0, -1)),
+    # Who matches.
+    _mutant("compares_bits", "-0 does not match +0", matches=_as_bits),
+    _mutant("compares_nearly", "values a few ulp apart match", matches=partial(np.isclose, rtol=1e-6, atol=0)),
+    _mutant("compares_halves", "values that are equal in half match", matches=_after(through_half)),
+    _mutant("compares_magnitudes", "signs do not matter", matches=_after(np.abs)),
+    _mutant("flushes_subnormals", "subnormal features count as 0", matches=_after(flushed)),
+    _mutant("not_below", "a feature above the voxel's value matches it, too", matches=np.greater_equal),
+    _mutant("not_above", "a feature below the voxel's value matches it, too", matches=np.less_equal),
+    _mutant("any_channel_decides", "one channel that matches is enough for all", matches=_of_any_channel),
+    _mutant("all_channels_decide", "a point must match in every channel", matches=_of_all_channels),
+    # Who wins.
     _mutant(
-        "minus_one_is_0",
-        "a map entry of -1 names voxel 0",
-        _Rules(row=lambda entry, voxel_num, _: max(entry, 0) if max(entry, 0) < voxel_num else None),
+        "once_per_voxel",
+        "a voxel hands out the gradients of one point alone",
+        claims=lambda hits, claimed: hits & ~claimed.any(),
     ),
-    _mutant("until_outside", "points behind the first one outside are not looked at", _Rules(points=_until_outside)),
-    _mutant("map_of_next", "a point is looked up by the map entry of the next one", _Rules(points=_of_next_point)),
-    _mutant(
-        "first_point_lost", "the first point is not looked at", _Rules(points=lambda e: list(enumerate(e.tolist()))[1:])
-    ),
-    _mutant(
-        "last_point_lost", "the last point is not looked at", _Rules(points=lambda e: list(enumerate(e.tolist()))[:-1])
-    ),
-)
-
-_TIES = (
-    _mutant("once_per_voxel", "a voxel hands out the gradients of one point alone", _Rules(claims=_once_per_voxel)),
-    _mutant("one_channel_per_point", "a point gets the gradient of one channel", _Rules(claims=_first_channel_alone)),
+    _mutant("one_channel_per_point", "a point gets the gradient of one channel", claims=_first_channel_alone),
     _mutant(
         "ties_of_neighbours",
         "ties are seen among neighbouring points alone",
-        _Rules(forgets=lambda _point, entry, before: entry != before),
+        forgets=lambda now, before: now[1] != before[1],
     ),
     *(
-        Mutant(f"ties_of_{block}_points", f"every block of {block} points has a winner of its own", _in_blocks(block))
-        for block in (16, 64)
+        _mutant(f"ties_of_{n}_points", f"every block of {n} points has a winner of its own", forgets=_block_begins(n))
+        for n in (16, 64)
     ),
     Mutant("ties_share", "points with the maximum share the gradient", _shares_ties),
-    _mutant("compares_halves", "values that are equal in half match", _Rules(matches=_in_half)),
-    _mutant(
-        "compares_magnitudes", "signs do not matter", _Rules(matches=lambda one, other: np.abs(one) == np.abs(other))
-    ),
-    _mutant("channel_0_decides", "what channel 0 says holds for all", _Rules(matches=_of_channel_0)),
-    _mutant("any_channel_decides", "one channel that matches is enough for all", _Rules(matches=_of_any_channel)),
-    _mutant("all_channels_decide", "a point must match in every channel", _Rules(matches=_of_all_channels)),
-)
-
-_WRITTEN = (
-    _mutant(
-        "half_gradients",
-        "gradients pass through half precision",
-        _Rules(gradients=lambda given, _: given.astype(np.float16).astype(np.float32)),
-    ),
-    _mutant(
-        "gradients_of_next",
-        "the gradient of the next voxel is taken",
-        _Rules(gradients=lambda g, _: np.roll(g, -1, axis=0)),
-    ),
-    _mutant(
-        "gradients_reversed",
-        "channels are counted from the last one",
-        _Rules(gradients=lambda given, _: given[:, ::-1]),
-    ),
+    _mutant("unmatched_to_first_point", "an unmatched gradient goes to point 0", unmatched_to=0),
+    _mutant("unmatched_to_last_point", "an unmatched gradient goes to the last point", unmatched_to=-1),
+    # What is written.
+    _mutant("skips_count_0", "voxels whose point count is 0 are skipped", gradients=_where_counted),
+    _mutant("flushes_gradients", "subnormal gradients become 0", gradients=lambda given, _: flushed(given)),
+    _mutant("half_gradients", "gradients pass through half", gradients=lambda given, _: through_half(given)),
+    _mutant("rounds_the_gradient", "gradients lose their low mantissa bits on the way", gradients=_truncated),
+    _mutant("leaves_the_rest", "elements without a gradient are not set to 0", clears=False),
     Mutant("not_cleared", "gradients are added to what the output held", _adds_to_what_was_there),
-    *tails_left(_right, "grad_feats", 0, "points", tiles=(16, 32, 64, 128)),
-    *tails_left(_right, "grad_feats", 1, "channels", tiles=(16, 32, 64)),
-    part_left(_right, "grad_feats", 0, "points"),
-    input_cleared(_right, "grad_voxel_feats"),
-    input_cleared(_right, "point2voxel_map"),
-    cached_by_shape(_right),
-    sum_goes_on(_right, "grad_feats"),
-)
-
-MUTANTS = (
-    _mutant("last_index_wins", "the largest matching point index gets the gradient", _Rules(last_first=True)),
-    _mutant("every_tie_wins", "all points with the maximum get the gradient", _Rules(once=False)),
-    _mutant(
-        "drops_voxel_0",
-        "§3.2's `offset > 0`: voxel 0 counts as no voxel",
-        _Rules(row=lambda entry, voxel_num, _: entry if 0 < entry < voxel_num else None),
-    ),
-    _mutant(
-        "minus_one_wraps",
-        "a map entry of -1 names the last voxel",
-        _Rules(row=lambda entry, voxel_num, _: entry % voxel_num if voxel_num and entry < voxel_num else None),
-    ),
-    _mutant(
-        "uses_rows_behind_voxel_num",
-        "all M rows count as voxels",
-        _Rules(row=lambda entry, _, rows: entry if 0 <= entry < rows else None),
-    ),
-    _mutant("divides_by_count", "the gradient is averaged over the voxel's points", _Rules(gradients=_averaged)),
-    _mutant("skips_count_0", "voxels whose point count is 0 are skipped", _Rules(gradients=_where_counted)),
-    _mutant("compares_bits", "-0 does not match +0", _Rules(matches=_as_bits)),
-    _mutant("compares_nearly", "values a few ulp apart count as equal", _Rules(matches=_nearly)),
-    _mutant("flushes_subnormals", "subnormal features count as 0", _Rules(matches=_flushed)),
-    _mutant("not_below", "a feature above the voxel's value matches it, too", _Rules(matches=np.greater_equal)),
-    _mutant("not_above", "a feature below the voxel's value matches it, too", _Rules(matches=np.less_equal)),
-    _mutant("flushes_gradients", "subnormal gradients become 0", _Rules(gradients=lambda given, _: flushed(given))),
-    _mutant("unmatched_to_first_point", "an unmatched gradient goes to point 0", _Rules(unmatched_to=0)),
-    _mutant("unmatched_to_last_point", "an unmatched gradient goes to the last point", _Rules(unmatched_to=-1)),
-    _mutant("rounds_the_gradient", "gradients lose their low mantissa bits on the way", _Rules(gradients=_truncated)),
-    _mutant("leaves_the_rest", "elements without a gradient are not set to 0", _Rules(clears=False)),
-    *_WHO,
-    *_TIES,
-    *_WRITTEN,
+    *mistakes.tails_left(_right, "grad_feats", 0, "points", tiles=(16, 32, 64, 128)),
+    *mistakes.tails_left(_right, "grad_feats", 1, "channels", tiles=(16, 32, 64)),
+    mistakes.part_left(_right, "grad_feats", 0, "points"),
+    mistakes.input_cleared(_right, "grad_voxel_feats"),
+    mistakes.input_cleared(_right, "point2voxel_map"),
+    mistakes.cached_by_shape(_right),
+    mistakes.sum_goes_on(_right, "grad_feats"),
 )

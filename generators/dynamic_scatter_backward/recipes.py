@@ -1,7 +1,6 @@
 """Recipes of dynamic_scatter_backward: a forward max pooling of drawn points, and ways to bend it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,30 +9,14 @@ from mluops_gtest.authoring import Array, Draw, DType, OpCall, Params, RecipeOut
 from mluops_gtest.authoring.reductions import Reduction, changed, without_rows
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
-from . import REDUCE_MODE_MAX
+from .._shared.reduced_voxels import MAX, crowded
 
 Placement = Literal["shuffled", "sorted"]
 Values = Literal["lattice", "wide", "ulps", "subnormal", "signs", "tiny"]
-
-
-@dataclass(frozen=True, slots=True)
-class _Pooling:
-    """A forward pass with the gradient of its result: the operator's inputs by name."""
-
-    grad_voxel_feats: Array
-    feats: Array
-    voxel_feats: Array
-    point2voxel_map: Array
-    voxel_points_count: Array
-    voxel_num: Array
-
-    def made(self, params: Params) -> RecipeOutput:
-        """The finished case; reduce_type is max where the declaration is silent."""
-        inputs = {field.name: getattr(self, field.name) for field in fields(self)}
-        return RecipeOutput(
-            inputs, {"reduce_type": REDUCE_MODE_MAX, **params}, outputs={"grad_feats": self.feats.shape}
-        )
-
+Share = Literal["half", "rows", "all"]
+Side = Literal["above", "below"]
+Counts = Literal["right", "zero", "random"]
+NonFinite = Literal["nan", "inf", "minus_inf", "gradients"]
 
 _VALUES: Mapping[Values, Callable[[Stream, tuple[int, int]], Array]] = {
     # 24 bits: every mantissa bit of a float32 is in use.
@@ -42,10 +25,16 @@ _VALUES: Mapping[Values, Callable[[Stream, tuple[int, int]], Array]] = {
     # 1, 1 + ulp, … 1 + 3 ulp: equal for every narrower type, and ties abound.
     "ulps": lambda stream, shape: (stream.integers(0, 4, shape) + 0x3F800000).astype("<u4").view("<f4"),
     "subnormal": lambda stream, shape: stream.integers(1, 6, shape).astype("<u4").view("<f4"),
-    # All bits of a subnormal float in use.
     "signs": lambda stream, shape: np.array([-2, -1, 1, 2], "<f4")[stream.integers(0, 4, shape)] / 4,
+    # All bits of a subnormal float in use.
     "tiny": lambda stream, shape: stream.integers(1, 1 << 23, shape).astype("<u4").view("<f4"),
 }
+
+
+def _made(params: Params, pooling: Mapping[str, Array], **bent: Array) -> RecipeOutput:
+    """The pooling with some of its tensors bent; reduce_type is max where the declaration is silent."""
+    outputs = {"grad_feats": pooling["feats"].shape}
+    return RecipeOutput({**pooling, **bent}, {"reduce_type": MAX, **params}, outputs=outputs)
 
 
 def pooled(
@@ -73,7 +62,7 @@ def pooled(
         feats[0, ::2] = 1 + np.abs(feats[0, ::2])
         last = slice(min(1, channels - 1), None, 2)
         feats[-1, last] = 1 + np.abs(feats[-1, last])
-    return _pool(draw, feats, voxel_of, voxels + vacant, spare, values).made(params)
+    return _made(params, _pool(draw, feats, voxel_of, voxels + vacant, spare, values))
 
 
 def tied(
@@ -82,17 +71,17 @@ def tied(
     """Features of only `levels` different values; one level is a tie of all points in every channel."""
     voxel_of = _assignment(draw, points, voxels)
     feats = (draw.stream("feats").integers(0, levels, (points, channels)) - levels).astype("<f4") / 4
-    return _pool(draw, feats, voxel_of, voxels).made(params)
+    return _made(params, _pool(draw, feats, voxel_of, voxels))
 
 
 def duplicated_maximum(
     draw: Draw, params: Params, _dtype: DType, *, points: int, channels: int, at: tuple[int, ...]
 ) -> RecipeOutput:
     """One voxel whose maximum stands in every channel at exactly the points `at`."""
-    feats = draw.stream("feats").lattice((points, channels), 24)
+    feats = _lattice(draw, points, channels)
     # Lattice values lie below 1.
     feats[list(at)] = 2 + draw.stream("maximum").lattice((1, channels), 22)
-    return _pool(draw, feats, np.zeros(points, "<i4"), 1).made(params)
+    return _made(params, _pool(draw, feats, np.zeros(points, "<i4"), 1))
 
 
 def unmatched(
@@ -103,14 +92,12 @@ def unmatched(
     points: int,
     voxels: int,
     channels: int,
-    share: Literal["half", "rows", "all"],
-    side: Literal["above", "below"] = "above",
+    share: Share,
+    side: Side = "above",
 ) -> RecipeOutput:
     """Voxel values above or below all features: in about half of the cells (`half`), in every second voxel (`rows`) or
     `all`."""
-    pooling = _pool(
-        draw, draw.stream("feats").lattice((points, channels), 24), _assignment(draw, points, voxels), voxels
-    )
+    pooling = _lattice_pool(draw, points, voxels, channels)
     moved = {
         "half": draw.stream("raised").integers(0, 2, (voxels, channels)) == 1,
         "rows": np.broadcast_to(np.arange(voxels)[:, None] % 2 == 0, (voxels, channels)),
@@ -118,67 +105,59 @@ def unmatched(
     }[share]
     # Features lie between −1 and 1.
     distance = np.float32(2 if side == "above" else -2)
-    voxel_feats = np.where(moved, pooling.voxel_feats + distance, pooling.voxel_feats)
-    return replace(pooling, voxel_feats=voxel_feats).made(params)
+    values = pooling["voxel_feats"]
+    return _made(params, pooling, voxel_feats=np.where(moved, values + distance, values))
 
 
 def miscounted(
-    draw: Draw,
-    params: Params,
-    _dtype: DType,
-    *,
-    points: int,
-    voxels: int,
-    channels: int,
-    counts: Literal["right", "zero", "random"],
+    draw: Draw, params: Params, _dtype: DType, *, points: int, voxels: int, channels: int, counts: Counts
 ) -> RecipeOutput:
     """voxel_points_count that is `right`, all `zero`, or `random` numbers, some of them negative."""
-    feats = draw.stream("feats").lattice((points, channels), 24)
-    pooling = _pool(draw, feats, _assignment(draw, points, voxels), voxels)
-    given = {
-        "right": pooling.voxel_points_count,
+    pooling = _lattice_pool(draw, points, voxels, channels)
+    wrong = {
+        "right": pooling["voxel_points_count"],
         "zero": np.zeros(voxels, "<i4"),
         "random": draw.stream("counts").integers(-3, 100, voxels).astype("<i4"),
-    }[counts]
-    return replace(pooling, voxel_points_count=given).made(params)
+    }
+    return _made(params, pooling, voxel_points_count=wrong[counts])
 
 
 def signed_zeros(draw: Draw, params: Params, _dtype: DType, *, points: int, voxels: int, channels: int) -> RecipeOutput:
     """Features +0, -0 or negative; a voxel's zero has a sign of its own."""
     kind = draw.stream("kind").integers(0, 4, (points, channels))
-    negative = -np.abs(draw.stream("feats").lattice((points, channels), 24))
+    negative = -np.abs(_lattice(draw, points, channels))
     feats = np.select([kind == 0, kind == 1], [np.float32(0.0), np.float32(-0.0)], negative)
     pooling = _pool(draw, feats, _assignment(draw, points, voxels), voxels)
     minus = draw.stream("sign").integers(0, 2, (voxels, channels)) == 1
     zero = np.where(minus, np.float32(-0.0), np.float32(0.0))
-    voxel_feats = np.where(pooling.voxel_feats == 0, zero, pooling.voxel_feats)
-    return replace(pooling, voxel_feats=voxel_feats).made(params)
+    values = pooling["voxel_feats"]
+    return _made(params, pooling, voxel_feats=np.where(values == 0, zero, values))
 
 
 def nonfinite(
-    draw: Draw,
-    params: Params,
-    _dtype: DType,
-    *,
-    points: int,
-    voxels: int,
-    channels: int,
-    kind: Literal["nan", "inf", "minus_inf", "gradients"],
+    draw: Draw, params: Params, _dtype: DType, *, points: int, voxels: int, channels: int, kind: NonFinite
 ) -> RecipeOutput:
     """About a quarter of the features are `nan`, `inf` or `minus_inf`, or of the `gradients` NaN and ±Inf."""
-    feats = draw.stream("feats").lattice((points, channels), 24)
+    feats = _lattice(draw, points, channels)
     if kind != "gradients":
         special = {"nan": np.nan, "inf": np.inf, "minus_inf": -np.inf}[kind]
         feats[draw.stream("special").integers(0, 4, feats.shape) == 0] = special
     pooling = _pool(draw, feats, _assignment(draw, points, voxels), voxels)
-    if kind != "gradients":
-        return pooling.made(params)
-    gradients = pooling.grad_voxel_feats.copy()
-    # Quiet NaNs with and without payload and both infinities; never the poison pattern.
-    patterns = np.array([0x7FC00000, 0xFFC12345, 0x7F800000, 0xFF800000], "<u4").view("<f4")
-    chosen = draw.stream("special").integers(0, 4, gradients.shape) == 0
-    gradients[chosen] = patterns[draw.stream("pattern").integers(0, 4, int(chosen.sum()))]
-    return replace(pooling, grad_voxel_feats=gradients).made(params)
+    if kind == "gradients":
+        gradients = pooling["grad_voxel_feats"]
+        # Quiet NaNs with and without payload and both infinities; never the poison pattern.
+        patterns = np.array([0x7FC00000, 0xFFC12345, 0x7F800000, 0xFF800000], "<u4").view("<f4")
+        chosen = draw.stream("special").integers(0, 4, gradients.shape) == 0
+        gradients[chosen] = patterns[draw.stream("pattern").integers(0, 4, int(chosen.sum()))]
+    return _made(params, pooling)
+
+
+def _lattice_pool(draw: Draw, points: int, voxels: int, channels: int) -> dict[str, Array]:
+    return _pool(draw, _lattice(draw, points, channels), _assignment(draw, points, voxels), voxels)
+
+
+def _lattice(draw: Draw, points: int, channels: int) -> Array:
+    return _VALUES["lattice"](draw.stream("feats"), (points, channels))
 
 
 def _assignment(
@@ -188,7 +167,7 @@ def _assignment(
     vacant: int = 0,
     spare: int = 0,
     outside: int = 0,
-    placement: Placement = "shuffled",
+    order: Placement = "shuffled",
 ) -> Array:
     """The voxel of every point: each of `voxels` + `spare` rows at least once, the rest crowded into a few."""
     inside = points - outside
@@ -197,17 +176,17 @@ def _assignment(
         raise ValueError(f"{inside} points inside cannot fill {occupied} rows; raise points or lower outside")
     real = np.sort(draw.stream("vacant").sample(voxels + vacant, voxels))
     rows = np.concatenate([real, np.arange(voxels + vacant, voxels + vacant + spare)])
-    # A square makes low numbers likelier: few crowded voxels, many with one point, as a lidar sweep has.
-    extra = draw.stream("extra").integers(0, max(occupied, 1), inside - occupied) ** 2 // max(occupied, 1)
+    extra = crowded(draw, occupied, inside - occupied)
     voxel_of = np.concatenate([rows, rows[extra], np.full(outside, -1)]).astype("<i4")
-    order = {"shuffled": draw.stream("order").permutation(points), "sorted": np.argsort(voxel_of, kind="stable")}
-    placed: Array = voxel_of[order[placement]]
-    return placed
+    if order == "sorted":
+        return np.sort(voxel_of)
+    shuffled: Array = voxel_of[draw.stream("order").permutation(points)]
+    return shuffled
 
 
 def _pool(
     draw: Draw, feats: Array, voxel_of: Array, voxel_num: int, spare: int = 0, values: Values = "lattice"
-) -> _Pooling:
+) -> dict[str, Array]:
     """The forward max pooling; rows without points hold drawn values, points outside copy the last row."""
     shape = (voxel_num + spare, feats.shape[1])
     voxel_feats = _VALUES[values](draw.stream("voxel_feats"), shape)
@@ -221,22 +200,21 @@ def _pool(
         # An implementation that lets -1 wrap around finds a match there.
         feats[voxel_of < 0] = voxel_feats[-1]
     gradients = draw.stream("grad_voxel_feats")
-    return _Pooling(
+    return {
         # Few different gradients would hide which voxel they came from.
-        grad_voxel_feats=_VALUES[values if values in ("wide", "tiny") else "lattice"](gradients, shape),
-        feats=feats,
-        voxel_feats=voxel_feats,
-        point2voxel_map=voxel_of,
-        voxel_points_count=counts.astype("<i4"),
-        voxel_num=np.array([voxel_num], "<i4"),
-    )
+        "grad_voxel_feats": _VALUES[values if values in ("wide", "tiny") else "lattice"](gradients, shape),
+        "feats": feats,
+        "voxel_feats": voxel_feats,
+        "point2voxel_map": voxel_of,
+        "voxel_points_count": counts.astype("<i4"),
+        "voxel_num": np.array([voxel_num], "<i4"),
+    }
 
 
 # What fuzzing draws: poolings of many kinds, with ties, vacant voxels, spare rows and points outside.
 
 
-_UNMATCHED = tuple(f"{share} {side}" for share in ("half", "rows", "all") for side in ("above", "below"))
-_COUNTS = ("right", "zero", "random")
+_UNMATCHED = tuple(f"{share} {side}" for share in get_args(Share) for side in get_args(Side))
 
 
 def draw(at: Mapping[str, Any]) -> Drawn | None:
@@ -277,7 +255,7 @@ SPACE = Space(
         "values": Choice(get_args(Values)),
         "ends_win": Choice((False, True)),
         "levels": Choice((1, 2, 5)),
-        "what": Choice(("pooled", "tied", "duplicated_maximum", "signed_zeros", *_UNMATCHED, *_COUNTS)),
+        "what": Choice(("pooled", "tied", "duplicated_maximum", "signed_zeros", *_UNMATCHED, *get_args(Counts))),
     },
     draw=draw,
     elements=lambda at: 2 * at["channels"] * (at["points"] + at["voxels"]) + at["points"] + at["voxels"],
@@ -322,11 +300,6 @@ REDUCTIONS = {
 
 
 RECIPES: Mapping[str, Callable[..., RecipeOutput]] = {
-    "pooled": pooled,
-    "tied": tied,
-    "duplicated_maximum": duplicated_maximum,
-    "unmatched": unmatched,
-    "miscounted": miscounted,
-    "signed_zeros": signed_zeros,
-    "nonfinite": nonfinite,
+    recipe.__name__: recipe
+    for recipe in (pooled, tied, duplicated_maximum, unmatched, miscounted, signed_zeros, nonfinite)
 }

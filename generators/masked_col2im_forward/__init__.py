@@ -9,8 +9,6 @@ import numpy as np
 from mluops_gtest.authoring import (
     SIZE_NULL,
     Array,
-    Baseline,
-    Bound,
     DType,
     Layout,
     OpCall,
@@ -19,73 +17,39 @@ from mluops_gtest.authoring import (
     QueryChecks,
     SizedAxis,
     Status,
-    TensorArg,
     TensorSpec,
-    Theory,
     axis,
+    c_api,
+    checks,
     exact,
 )
-from mluops_gtest.authoring.c_api import (
-    HANDLE,
-    WORKSPACE,
-    WORKSPACE_SIZE,
-    c_function,
-    tensor,
-)
-from mluops_gtest.authoring.checks import (
-    descriptors,
-    dims,
-    dtypes,
-    empty,
-    handle,
-    large,
-    layouts,
-    pointers,
-    ranks,
-    require,
-    strided,
-    workspace,
-)
+from mluops_gtest.authoring.copy_of import CopyOf, define_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs
 
-# The parameter checks in their normative order; the device's architecture is not among them.
+from .._shared import masks
 
+# What is checked, in normative order; the device's architecture is not.
 
 CHECKS = (
-    handle("§3.7"),
-    descriptors(doc="§3.7"),
-    ranks("col", "im", "mask_h_idx", "mask_w_idx", doc="§1.1"),
-    layouts("im", doc="§1.4"),
-    dtypes("col", "im = col", "mask_h_idx", "mask_w_idx", doc="§1.4"),
-    dims("im.0", "mask_w_idx.0", "col.1", "col.0", doc="§1.4"),
-    strided(doc="§1.4"),
+    checks.handle("§3.7"),
+    checks.descriptors(doc="§3.7"),
+    checks.ranks("col", "im", "mask_h_idx", "mask_w_idx", doc="§1.1"),
+    checks.layouts("im", doc="§1.4"),
+    checks.dtypes("col", "im = col", "mask_h_idx", "mask_w_idx", doc="§1.4"),
+    checks.dims("im.0", "mask_w_idx.0", "col.1", "col.0", doc="§1.4"),
+    checks.strided(doc="§1.4"),
     # mask_w_idx is as long as mask_h_idx. All three answer alike, so their order is free: mask_h_idx comes last because
     # it alone can be large where im, which is asked next, is empty.
-    large("col", "im", "mask_h_idx", doc="released"),
+    checks.large("col", "im", "mask_h_idx", doc="released"),
     # §1.1: an image without elements is an error, no mask position is not.
-    empty("im", doc="§1.1", status=Status.BAD_PARAM),
-    require("col_dim0_empty", lambda call: call.tensor("col").dims[0] != 0, "col must have rows", "§1.1"),
+    checks.empty("im", doc="§1.1", status=Status.BAD_PARAM),
+    checks.require("col_dim0_empty", lambda call: call.tensor("col").dims[0] != 0, "col must have rows", "§1.1"),
     # §1.1 says no more than SUCCESS; the operator owns all of im, so it is cleared without masks, too.
-    empty("mask_h_idx", doc="§1.1", writes=True),
-    workspace("§3.7"),
-    pointers(doc="§3.7"),
+    checks.empty("mask_h_idx", doc="§1.1", writes=True),
+    checks.workspace("§3.7"),
+    checks.pointers(doc="§3.7"),
 )
-
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "col_dim1": ("mask_h_idx_large", "mask_h_idx_empty"),
-    "col_strided": ("mask_h_idx_empty",),
-    "mask_h_idx_strided": ("mask_h_idx_empty",),
-    "mask_w_idx_strided": ("mask_h_idx_empty",),
-    "im_strided": ("im_empty",),
-    "col_large": ("mask_h_idx_empty",),
-    "im_large": ("im_empty",),
-    "mask_h_idx_large": ("mask_h_idx_empty",),
-    "mask_h_idx_empty": ("im_ptr_null",),
-}
-
 
 # What the document takes for granted about the mask positions: they are addresses, and nothing checks them.
 
@@ -104,59 +68,39 @@ def precondition(call: OpCall) -> str | None:
     return None
 
 
-# The oracle: one scatter along the pixels of a cleared image; and the figures for efficiency.
+# The definition: which column every pixel shows.
 
 
-def reference(call: OpCall) -> Baseline:
+def copies(call: OpCall) -> CopyOf:
     """im, every element a copy of the bits of col or +0."""
-    im = call.tensor("im")
-    _, channels, height, width = im.dims
+    im, col = call.tensor("im"), call.tensor("col")
+    _, _, height, width = im.dims
     # §1.1: the operator clears im itself, also where there is no mask position; mmcv leaves that to its caller.
-    image = np.zeros((channels, height * width), im.dtype.storage)
-    if not call.tensor("mask_h_idx").desc.is_empty:
-        # §1.2: column j of col goes to row y = mask_h_idx[j] and column x = mask_w_idx[j] of every channel; what the
-        # document calls (x, y, c) is im[0, c, y, x]. §3.6's mask_d_idx is mask_w_idx.
-        rows, cols = call.array("mask_h_idx").astype(np.int64), call.array("mask_w_idx").astype(np.int64)
-        image[:, rows * width + cols] = call.array("col")
-    return Baseline({"im": image.reshape(im.dims)})
+    source = np.full(height * width, -1)
+    if col.dims[1] == 0:
+        return CopyOf(np.empty(col.dims, im.dtype.storage), source, im.dims)
+    # §1.2: column j of col goes to row y = mask_h_idx[j] and column x = mask_w_idx[j] of every channel; what the
+    # document calls (x, y, c) is im[0, c, y, x]. §3.6's mask_d_idx is mask_w_idx.
+    rows, cols = call.array("mask_h_idx").astype(np.int64), call.array("mask_w_idx").astype(np.int64)
+    source[rows * width + cols] = np.arange(len(rows))
+    return CopyOf(call.array("col"), source, im.dims)
 
 
-def theory(call: OpCall) -> Theory:
-    """Pure IO: every tensor once, im as a whole because it is cleared; no arithmetic."""
-    tensors = (call.tensor(name) for name in ("col", "mask_h_idx", "mask_w_idx", "im"))
-    return Theory(io_bytes=sum(tensor.desc.nbytes for tensor in tensors), ops=0)
+DEFINITION = define_copies("im", copies)
 
 
 # Mistakes that kernels make about which pixel a column goes to.
 
 
 def _masks_exchanged(call: OpCall) -> OpCall | None:
-    read = with_inputs(call, mask_h_idx=call.array("mask_w_idx"), mask_w_idx=call.array("mask_h_idx"))
+    read = masks.with_masks(masks.exchanged)(call)
     return None if OPERATOR.broken(read) else read
 
 
-def _masks_ignored(call: OpCall) -> OpCall | None:
-    _, _, height, width = call.tensor("im").dims
-    masks = call.array("mask_h_idx")
-    if len(masks) > height * width:
-        return None
-    rows, cols = np.divmod(np.arange(len(masks), dtype=masks.dtype), masks.dtype.type(width))
-    return with_inputs(call, mask_h_idx=rows, mask_w_idx=cols)
-
-
-def _sorted(rows: Array, cols: Array) -> tuple[Array, Array]:
-    order = np.lexsort((cols, rows))
-    return rows[order], cols[order]
-
-
-def _with_masks(change: Callable[[Array, Array], tuple[Array, Array]]) -> Suspect:
-    """The same rows and columns in another order."""
-
-    def read(call: OpCall) -> OpCall:
-        rows, cols = change(call.array("mask_h_idx"), call.array("mask_w_idx"))
-        return with_inputs(call, mask_h_idx=rows, mask_w_idx=cols)
-
-    return as_read(reference, read)
+def _masks_ignored(call: OpCall) -> OpCall:
+    width = call.tensor("im").dims[3]
+    pixels = np.arange(call.tensor("mask_h_idx").dims[0], dtype="<i4")
+    return masks.with_masks(lambda *_: (pixels // width, pixels % width))(call)
 
 
 def _at(place: Callable[[Array, Array, int, int], Array]) -> Suspect:
@@ -181,16 +125,16 @@ def _col_as_masks_first(call: OpCall) -> OpCall:
 
 
 SUSPECTS = {
-    "mask_h_idx and mask_w_idx are exchanged": as_read(reference, _masks_exchanged),
-    "column j goes to pixel j, whatever the masks say": as_read(reference, _masks_ignored),
-    "masks are sorted without their columns": _with_masks(_sorted),
-    "mask_h_idx is sorted without mask_w_idx": _with_masks(lambda rows, cols: (np.sort(rows), cols)),
+    "mask_h_idx and mask_w_idx are exchanged": as_read(DEFINITION.reference, _masks_exchanged),
+    "column j goes to pixel j, whatever the masks say": as_read(DEFINITION.reference, _masks_ignored),
+    "masks are sorted without their columns": as_read(DEFINITION.reference, masks.with_masks(masks.in_image_order)),
+    "mask_h_idx is sorted without mask_w_idx": as_read(DEFINITION.reference, masks.with_masks(masks.rows_sorted_alone)),
     "masks are counted from 1": _at(lambda rows, cols, _, width: (rows - 1) * width + cols - 1),
     "masks name the row above": _at(lambda rows, cols, _, width: (rows + 1) * width + cols),
     "masks name the column to the left": _at(lambda rows, cols, _, width: rows * width + cols + 1),
     "a row of im has H elements": _at(lambda rows, cols, height, _: rows * height + cols),
     "mask_w_idx is the row": _at(lambda rows, cols, _, width: cols * width + rows),
-    "col is read as [m, C]": as_read(reference, _col_as_masks_first),
+    "col is read as [m, C]": as_read(DEFINITION.reference, _col_as_masks_first),
 }
 
 
@@ -211,66 +155,19 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     return {"im": im}
 
 
-# The kernel that the numpy backend runs: every pixel looks up the column that it shows.
+# The kernel that the numpy backend runs: im is cleared, and every column goes to its pixel.
 
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then write every pixel of im."""
-    status, writes = _verdict(call)
-    if writes:
-        _show_columns(call)
-    return status
-
-
-def _show_columns(call: OpCall) -> None:
-    im = call.array("im")
-    masks = call.tensor("mask_h_idx").dims[0]
-    if masks == 0:
-        im[...] = 0
-        return
-    _, channels, height, width = im.shape
-    # A pixel without a mask shows the column behind the last, which is +0.
-    shown = np.full((height, width), masks)
-    shown[call.array("mask_h_idx"), call.array("mask_w_idx")] = np.arange(masks)
-    columns = np.zeros((channels, masks + 1), im.dtype)
-    columns[:, :masks] = call.array("col")
-    # All indices are in range; "clip" spares numpy the check of each, and a copy of im.
-    np.take(columns, shown.ravel(), axis=1, out=im.reshape(channels, -1), mode="clip")
-
-
-def _verdict(call: OpCall) -> tuple[Status, bool]:
-    """The status, and whether im is written."""
-    col, mask_h, mask_w, im = *call.inputs.values(), call.outputs["im"]
-    if call.handle is None or col is None or mask_h is None or mask_w is None or im is None:
-        return Status.BAD_PARAM, False
-    tensors = (col, mask_h, mask_w, im)
-    if not _shapes_agree(*tensors) or not _types_agree(*tensors):
-        return Status.BAD_PARAM, False
-    if any(arg.desc.is_strided or arg.desc.is_large for arg in tensors):
-        return Status.NOT_SUPPORTED, False
-    if im.desc.is_empty:
-        return Status.BAD_PARAM, False
-    if mask_h.desc.is_empty:
-        # §1.1: a success without a look at workspace or pointers, and im is cleared all the same.
-        return Status.SUCCESS, True
-    if (call.workspace is None and call.workspace_size > 0) or any(arg.null for arg in tensors):
-        return Status.BAD_PARAM, False
-    return Status.SUCCESS, True
-
-
-def _shapes_agree(col: TensorArg, mask_h: TensorArg, mask_w: TensorArg, im: TensorArg) -> bool:
-    if len(mask_h.dims) != 1 or len(im.dims) != 4 or im.dims[0] != 1:
-        return False
-    return mask_w.dims == mask_h.dims and col.dims == (im.dims[1], *mask_h.dims)
-
-
-def _types_agree(col: TensorArg, mask_h: TensorArg, mask_w: TensorArg, im: TensorArg) -> bool:
-    return (
-        im.layout is Layout.NCHW
-        and col.dtype in (DType.FLOAT, DType.HALF)
-        and im.dtype is col.dtype
-        and mask_h.dtype is mask_w.dtype is DType.INT32
-    )
+    early = masks.answer_early(call, "im", "col", lambda channels: channels)
+    # §1.1: im is cleared without masks, too.
+    if early in (None, Status.SUCCESS):
+        call.array("im")[...] = 0
+    if early is not None:
+        return early
+    call.array("im")[0, :, call.array("mask_h_idx"), call.array("mask_w_idx")] = call.array("col").T
+    return Status.SUCCESS
 
 
 # With torch: one copy of all columns by the index of their pixel, on the elements' bits.
@@ -316,19 +213,22 @@ OPERATOR = Operator(
     subsumed={"col_dim0_empty": "col has a row per channel of im, so im is empty"},
     # As released: the size is asked for behind the handle, then come the operator's own checks up to the early return.
     queries={"mluOpGetMaskedCol2imForwardWorkspaceSize": QueryChecks(("handle_null", SIZE_NULL, "… workspace_null"))},
-    not_together=NOT_TOGETHER,
-    reference=reference,
+    definition=DEFINITION,
     precondition=precondition,
     kernel=kernel,
     suspects=SUSPECTS,
     sizes={"masks": SizedAxis("col", 1)},
-    theory=theory,
-    bound=Bound.copied("im"),
     # The size of the workspace comes before the workspace.
-    c_api=c_function(
+    c_api=c_api.c_function(
         "mluOpMaskedCol2imForward",
         query="mluOpGetMaskedCol2imForwardWorkspaceSize",
-        arguments=(HANDLE, *tensor("col", "mask_h_idx", "mask_w_idx"), WORKSPACE_SIZE, WORKSPACE, *tensor("im")),
+        arguments=(
+            c_api.HANDLE,
+            *c_api.tensor("col", "mask_h_idx", "mask_w_idx"),
+            c_api.WORKSPACE_SIZE,
+            c_api.WORKSPACE,
+            *c_api.tensor("im"),
+        ),
     ),
     exact=elements,
     torch_kernel=torch_kernel,

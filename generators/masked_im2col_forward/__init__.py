@@ -9,8 +9,6 @@ import numpy as np
 from mluops_gtest.authoring import (
     SIZE_NULL,
     Array,
-    Baseline,
-    Bound,
     DType,
     Layout,
     OpCall,
@@ -21,120 +19,67 @@ from mluops_gtest.authoring import (
     QueryChecks,
     SizedAxis,
     Status,
-    TensorArg,
     TensorSpec,
     Theory,
     axis,
+    c_api,
+    checks,
     exact,
 )
-from mluops_gtest.authoring.c_api import (
-    ASKED_SIZE,
-    HANDLE,
-    c_function,
-    descriptor,
-    scalar,
-)
-from mluops_gtest.authoring.checks import (
-    descriptors,
-    dims,
-    dtypes,
-    empty,
-    handle,
-    large,
-    layouts,
-    params,
-    pointers,
-    ranks,
-    require,
-    strided,
-    workspace,
-)
+from mluops_gtest.authoring.copy_of import CopyOf, define_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs, with_params
+from mluops_gtest.authoring.suspects import Suspect, as_read, misread, with_params
 
-# The parameter checks in their normative order; the device's architecture is not among them.
+from .._shared import masks
 
+# What is checked, in normative order; the device's architecture is not.
 
 CHECKS = (
-    handle("§3.7"),
-    descriptors(doc="§3.7"),
-    layouts("feature", doc="§1.4"),
-    ranks("feature", doc="§1.1"),
-    dtypes("feature", "data_col = feature", "mask_h_idx", "mask_w_idx", doc="§1.4"),
-    ranks("mask_h_idx", "mask_w_idx", doc="§1.1"),
-    dims("mask_w_idx.0", "feature.0", doc="§1.4"),
-    ranks("data_col", doc="§1.1"),
-    dims("data_col.0", "data_col.1", doc="§1.4"),
-    params("kernel_h", "kernel_w", doc="§3.7"),
-    strided(doc="§1.4"),
-    large(doc="released"),
+    checks.handle("§3.7"),
+    checks.descriptors(doc="§3.7"),
+    checks.layouts("feature", doc="§1.4"),
+    checks.ranks("feature", doc="§1.1"),
+    checks.dtypes("feature", "data_col = feature", "mask_h_idx", "mask_w_idx", doc="§1.4"),
+    checks.ranks("mask_h_idx", "mask_w_idx", doc="§1.1"),
+    checks.dims("mask_w_idx.0", "feature.0", doc="§1.4"),
+    checks.ranks("data_col", doc="§1.1"),
+    checks.dims("data_col.0", "data_col.1", doc="§1.4"),
+    checks.params("kernel_h", "kernel_w", doc="§3.7"),
+    checks.strided(doc="§1.4"),
+    checks.large(doc="released"),
     # §1.1: no feature is an error, no mask position is not.
-    empty("feature", doc="§1.1", status=Status.BAD_PARAM),
-    require(
+    checks.empty("feature", doc="§1.1", status=Status.BAD_PARAM),
+    checks.require(
         "data_col_dim0_empty", lambda call: call.tensor("data_col").dims[0] != 0, "data_col must have rows", "§1.1"
     ),
-    empty("mask_h_idx", doc="§1.1"),
-    workspace("§3.7"),
-    pointers(doc="§3.7"),
+    checks.empty("mask_h_idx", doc="§1.1"),
+    checks.workspace("§3.7"),
+    checks.pointers(doc="§3.7"),
 )
 
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY = {
-    "kernel_h": "0 leaves data_col without rows; below 0 only a kernel_w below 0 lets data_col have rows",
-    "mask_h_idx_large": "mask_w_idx is as long",
-}
-
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "data_col_dim1": ("mask_h_idx_large", "mask_h_idx_empty"),
-    "kernel_w": ("data_col_strided", "data_col_large"),
-    "feature_strided": ("feature_empty",),
-    "mask_h_idx_strided": ("mask_h_idx_empty",),
-    "mask_w_idx_strided": ("mask_h_idx_empty",),
-    "data_col_strided": ("mask_h_idx_empty",),
-    "feature_large": ("feature_empty",),
-    "mask_h_idx_large": ("mask_h_idx_empty",),
-    "data_col_large": ("mask_h_idx_empty",),
-}
+# The definition: windows of a channels-first image, and 0 outside of it.
 
 
-# The oracle: one gather from the feature map with a zero cell appended; and the figures for efficiency.
-
-
-def reference(call: OpCall) -> Baseline:
+def copies(call: OpCall) -> CopyOf:
     """data_col, every element a copy of a feature's bits or +0."""
     feature = call.array("feature")
-    _, channels, height, width = feature.shape
-    cells = _cells(call)
-    # The cell behind the last stands for everything outside the image.
-    image = np.zeros((channels, height * width + 1), feature.dtype)
-    image[:, :-1] = feature.reshape(channels, -1)
-    # All indices are in range; "clip" spares numpy the check of each.
-    columns = np.take(image, cells.ravel(), axis=1, mode="clip")
     # §1.4, not §1.1: rows are channel-major, (c·kernel_h + i)·kernel_w + j.
-    return Baseline({"data_col": columns.reshape(-1, cells.shape[-1])})
+    return CopyOf(feature.reshape(feature.shape[1], -1), _cells(call).ravel(), _dims(call))
 
 
-def theory(call: OpCall) -> Theory:
-    """Pure IO: the cells under some window, the mask positions, the columns; no arithmetic."""
-    feature, masks = call.tensor("feature"), call.tensor("mask_h_idx")
-    _, channels, height, width = feature.dims
-    cells = _cells(call)
-    covered = np.zeros(height * width + 1, bool)
-    covered[cells] = True
-    elements = channels * (int(np.count_nonzero(covered[:-1])) + cells.size)
-    return Theory(io_bytes=elements * feature.dtype.itemsize + 2 * masks.desc.nbytes, ops=0)
+def _dims(call: OpCall) -> tuple[int, int]:
+    window = call.param("kernel_h") * call.param("kernel_w")
+    return call.tensor("feature").dims[1] * window, call.tensor("mask_h_idx").dims[0]
 
 
 def _cells(call: OpCall) -> Array:
-    """[kernel_h, kernel_w, m]: the linear cell that each window element copies, height·width outside the image."""
+    """[kernel_h, kernel_w, m]: the linear cell that each window element copies, −1 outside the image."""
     _, _, height, width = call.tensor("feature").dims
     rows = _window(call.array("mask_h_idx"), call.param("pad_h"), call.param("kernel_h"))[:, None, :]
     cols = _window(call.array("mask_w_idx"), call.param("pad_w"), call.param("kernel_w"))[None, :, :]
     # §1.2: outside the image the value is 0, however far outside.
     inside = (rows >= 0) & (rows < height) & (cols >= 0) & (cols < width)
-    return np.where(inside, rows * width + cols, height * width)
+    return np.where(inside, rows * width + cols, -1)
 
 
 def _window(first: Array, pad: int, length: int) -> Array:
@@ -144,39 +89,31 @@ def _window(first: Array, pad: int, length: int) -> Array:
     return first.astype(np.int64) - pad + np.arange(length, dtype=np.int64)[:, None]
 
 
+def theory(call: OpCall) -> Theory:
+    """Pure IO: the cells under some window, the mask positions, the columns; no arithmetic."""
+    feature, listed = call.tensor("feature"), call.tensor("mask_h_idx")
+    _, channels, height, width = feature.dims
+    cells = _cells(call)
+    covered = np.zeros(height * width, bool)
+    covered[cells[cells >= 0]] = True
+    elements = channels * (int(np.count_nonzero(covered)) + cells.size)
+    return Theory(io_bytes=elements * feature.dtype.itemsize + 2 * listed.desc.nbytes, ops=0)
+
+
+DEFINITION = define_copies("data_col", copies)
+
+
 # Mistakes that kernels make about which cell a window element copies.
 
 
-def _with_masks(change: Callable[[Array, Array], tuple[Array, Array]]) -> Suspect:
-    """Other rows and columns of the image."""
-
-    def read(call: OpCall) -> OpCall:
-        rows, columns = change(call.array("mask_h_idx"), call.array("mask_w_idx"))
-        return with_inputs(call, mask_h_idx=rows, mask_w_idx=columns)
-
-    return as_read(reference, read)
+def _as_read(read: Callable[[OpCall], OpCall]) -> Suspect:
+    return as_read(DEFINITION.reference, read)
 
 
-def _in_image_order(rows: Array, columns: Array) -> tuple[Array, Array]:
-    order = np.lexsort((columns, rows))
-    return rows[order], columns[order]
-
-
-def _with_pads(change: Callable[[OpCall], tuple[int, int]]) -> Suspect:
-    """Other numbers of rows above and columns to the left of the image."""
-
-    def read(call: OpCall) -> OpCall:
-        above, left = change(call)
-        return with_params(call, pad_h=above, pad_w=left)
-
-    return as_read(reference, read)
-
-
-def _with_image(change: Callable[[Array], Array]) -> Suspect:
-    """Another image [1, C, H, W] of the same shape."""
-    return as_read(
-        reference, lambda call: with_inputs(call, feature=np.ascontiguousarray(change(call.array("feature"))))
-    )
+def _with_params(change: Callable[[Mapping[str, int]], Mapping[str, int]]) -> Suspect:
+    """Other parameters, by those of the call."""
+    names = ("kernel_h", "kernel_w", "pad_h", "pad_w")
+    return _as_read(lambda call: with_params(call, **change({name: int(call.param(name)) for name in names})))
 
 
 def _channels_last(image: Array) -> Array:
@@ -190,34 +127,30 @@ def _columns_first(image: Array) -> Array:
 
 
 def _kernel_major(call: OpCall) -> Mapping[str, Array]:
-    columns = reference(call).outputs["data_col"]
+    columns = DEFINITION.reference(call).outputs["data_col"]
     by_channel = columns.reshape(call.tensor("feature").dims[1], -1, columns.shape[1])
     return {"data_col": by_channel.swapaxes(0, 1).reshape(columns.shape)}
 
 
 SUSPECTS = {
-    "windows begin at the mask position, without the padding": as_read(
-        reference, lambda call: with_params(call, pad_h=0, pad_w=0)
+    "windows begin at the mask position, without the padding": _with_params(lambda _: {"pad_h": 0, "pad_w": 0}),
+    "mask_h_idx and mask_w_idx are exchanged": _as_read(masks.with_masks(masks.exchanged)),
+    "masks are counted from 1": _as_read(masks.with_masks(lambda rows, cols: (rows - 1, cols - 1))),
+    "masks are taken in the order of the image": _as_read(masks.with_masks(masks.in_image_order)),
+    "mask_h_idx is sorted without mask_w_idx": _as_read(masks.with_masks(masks.rows_sorted_alone)),
+    "windows begin at the mask position plus the padding": _with_params(
+        lambda p: {"pad_h": -p["pad_h"], "pad_w": -p["pad_w"]}
     ),
-    "mask_h_idx and mask_w_idx are exchanged": _with_masks(lambda rows, columns: (columns, rows)),
-    "masks are counted from 1": _with_masks(lambda rows, columns: (rows - 1, columns - 1)),
-    "masks are taken in the order of the image": _with_masks(_in_image_order),
-    "mask_h_idx is sorted without mask_w_idx": _with_masks(lambda rows, columns: (np.sort(rows), columns)),
-    "windows begin at the mask position plus the padding": _with_pads(
-        lambda call: (-call.param("pad_h"), -call.param("pad_w"))
+    "pad_h and pad_w are exchanged": _with_params(lambda p: {"pad_h": p["pad_w"], "pad_w": p["pad_h"]}),
+    "pad_h holds for both axes": _with_params(lambda p: {"pad_w": p["pad_h"]}),
+    "masks name the middle of the window": _with_params(
+        lambda p: {"pad_h": p["kernel_h"] // 2, "pad_w": p["kernel_w"] // 2}
     ),
-    "pad_h and pad_w are exchanged": _with_pads(lambda call: (call.param("pad_w"), call.param("pad_h"))),
-    "pad_h holds for both axes": _with_pads(lambda call: (call.param("pad_h"), call.param("pad_h"))),
-    "masks name the middle of the window": _with_pads(
-        lambda call: (call.param("kernel_h") // 2, call.param("kernel_w") // 2)
+    "kernel_h and kernel_w are exchanged": _with_params(
+        lambda p: {"kernel_h": p["kernel_w"], "kernel_w": p["kernel_h"]}
     ),
-    "kernel_h and kernel_w are exchanged": as_read(
-        reference,
-        lambda call: with_params(call, kernel_h=call.param("kernel_w"), kernel_w=call.param("kernel_h")),
-    ),
-    "feature is read as NHWC": _with_image(_channels_last),
-    "feature is read as NCWH": _with_image(_columns_first),
-    "every channel is the first one": _with_image(lambda image: np.broadcast_to(image[:, :1], image.shape)),
+    "feature is read as NHWC": _as_read(misread(feature=_channels_last)),
+    "feature is read as NCWH": _as_read(misread(feature=_columns_first)),
     # §1.1's order.
     "rows stand by kernel offset, then by channel": _kernel_major,
 }
@@ -248,16 +181,13 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then copy every window into its column of data_col."""
-    status, computes = _verdict(call)
-    if computes:
-        _copy_windows(call)
-    return status
-
-
-def _copy_windows(call: OpCall) -> None:
+    kernel_h, kernel_w = call.param("kernel_h"), call.param("kernel_w")
+    is_positive = kernel_h > 0 and kernel_w > 0
+    early = masks.answer_early(call, "feature", "data_col", lambda c: c * kernel_h * kernel_w if is_positive else None)
+    if early is not None:
+        return early
     image = call.array("feature")[0]
     channels, height, width = image.shape
-    kernel_h, kernel_w = call.param("kernel_h"), call.param("kernel_w")
     # §3.1 step 1: channels last, so that a pixel is one run of memory. A window that is wholly outside
     # moves to the border, which is as wide as the kernel: there it reads zeros, whatever its distance was.
     bordered = np.zeros((height + 2 * kernel_h, width + 2 * kernel_w, channels), image.dtype)
@@ -268,48 +198,12 @@ def _copy_windows(call: OpCall) -> None:
     windows = call.array("data_col").reshape(channels, kernel_h, kernel_w, len(top))
     for row in range(kernel_h):
         windows[:, row] = bordered[top + row, columns].transpose(2, 0, 1)
+    return Status.SUCCESS
 
 
 def _first(mask: Array, pad: int, length: int, extent: int) -> Array:
     """Where each window begins on one axis of the bordered image."""
     return np.clip(mask.astype(np.int64) - pad, -length, extent) + length
-
-
-def _verdict(call: OpCall) -> tuple[Status, bool]:
-    """The status, and whether there is anything to compute."""
-    feature, mask_h = call.inputs["feature"], call.inputs["mask_h_idx"]
-    mask_w, data_col = call.inputs["mask_w_idx"], call.outputs["data_col"]
-    if call.handle is None or feature is None or mask_h is None or mask_w is None or data_col is None:
-        return Status.BAD_PARAM, False
-    tensors = (feature, mask_h, mask_w, data_col)
-    if not _types_agree(*tensors) or not _shapes_agree(call, *tensors):
-        return Status.BAD_PARAM, False
-    if any(arg.desc.is_strided or arg.desc.is_large for arg in tensors):
-        return Status.NOT_SUPPORTED, False
-    if feature.desc.is_empty:
-        return Status.BAD_PARAM, False
-    if mask_h.desc.is_empty:
-        return Status.SUCCESS, False
-    if (call.workspace is None and call.workspace_size > 0) or any(arg.null for arg in tensors):
-        return Status.BAD_PARAM, False
-    return Status.SUCCESS, True
-
-
-def _types_agree(feature: TensorArg, mask_h: TensorArg, mask_w: TensorArg, data_col: TensorArg) -> bool:
-    return (
-        feature.layout is Layout.NCHW
-        and feature.dtype in (DType.FLOAT, DType.HALF)
-        and data_col.dtype is feature.dtype
-        and mask_h.dtype is mask_w.dtype is DType.INT32
-    )
-
-
-def _shapes_agree(call: OpCall, feature: TensorArg, mask_h: TensorArg, mask_w: TensorArg, data_col: TensorArg) -> bool:
-    if len(feature.dims) != 4 or len(mask_h.dims) != 1 or feature.dims[0] != 1:
-        return False
-    kernel_h, kernel_w = call.param("kernel_h"), call.param("kernel_w")
-    rows = feature.dims[1] * kernel_h * kernel_w
-    return kernel_h > 0 and kernel_w > 0 and mask_w.dims == mask_h.dims and data_col.dims == (rows, mask_h.dims[0])
 
 
 # With torch: one gather along the pixels for all windows, on the elements' bits.
@@ -333,12 +227,12 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
     windows *= inside.flatten()
 
 
-def _reached(masks: Any, pad: int, length: int, extent: int) -> tuple[Any, Any]:
+def _reached(mask: Any, pad: int, length: int, extent: int) -> tuple[Any, Any]:
     """[length, m]: the image's row or column under each window position, and whether it exists."""
     import torch
 
     # 64 bits: any int32 position is legal, and the subtraction must not wrap around.
-    position = masks.to(torch.int64) - pad + torch.arange(length, device=masks.device)[:, None]
+    position = mask.to(torch.int64) - pad + torch.arange(length, device=mask.device)[:, None]
     return position.clamp(0, extent - 1), (position >= 0) & (position < extent)
 
 
@@ -379,23 +273,20 @@ OPERATOR = Operator(
     # The operator's own checks up to the early return. No case breaks another check beside the size, whose place is
     # open.
     queries={"mluOpGetMaskedIm2colForwardWorkspaceSize": QueryChecks((SIZE_NULL, "… workspace_null"))},
-    not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
-    reference=reference,
+    definition=DEFINITION,
     kernel=kernel,
     suspects=SUSPECTS,
     sizes={"rows": SizedAxis("data_col", 0)},
     theory=theory,
-    bound=Bound.copied("data_col"),
-    c_api=c_function(
+    c_api=c_api.c_function(
         "mluOpMaskedIm2colForward",
         query="mluOpGetMaskedIm2colForwardWorkspaceSize",
         query_arguments=(
-            HANDLE,
-            *descriptor("feature", "mask_h_idx", "mask_w_idx"),
-            *scalar("kernel_h", "kernel_w"),
-            *descriptor("data_col"),
-            ASKED_SIZE,
+            c_api.HANDLE,
+            *c_api.descriptor("feature", "mask_h_idx", "mask_w_idx"),
+            *c_api.scalar("kernel_h", "kernel_w"),
+            *c_api.descriptor("data_col"),
+            c_api.ASKED_SIZE,
         ),
     ),
     exact=elements,

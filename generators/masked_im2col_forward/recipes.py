@@ -1,7 +1,6 @@
 """Recipes: where the windows lie on an image of [channels, height, width]; `values` names what the image holds."""
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,104 +8,19 @@ import numpy as np
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, Stream
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
-# What a feature may hold: the operator copies bits, so every bit pattern is legal data.
+from .._shared import bit_patterns
 
-
-Shape = tuple[int, ...]
-
-# Sign, exponent and mantissa as masks, and the exponents of all normal numbers.
-_FIELDS = {DType.FLOAT: (1 << 31, 0xFF << 23, (1 << 23) - 1), DType.HALF: (1 << 15, 0x1F << 10, (1 << 10) - 1)}
-_NORMAL = {DType.FLOAT: (-126, 127), DType.HALF: (-14, 15)}
-
-
-def feature(draw: Draw, dtype: DType, shape: Shape, kind: str) -> Array:
-    """A feature of that kind of values, none of which has the bits that mark unwritten memory."""
-    if kind not in KINDS:
-        raise ValueError(f"unknown kind of values {kind!r}; known: {', '.join(KINDS)}")
-    values = KINDS[kind](draw, dtype, shape)
-    bits = values.view(dtype.bits)
-    bits[bits == int.from_bytes(dtype.poison, "little")] ^= 1
-    return values
-
-
-def full(draw: Draw, dtype: DType, shape: Shape) -> Array:
-    """Every mantissa bit in use, magnitudes around 1."""
-    return draw.stream("feature").mantissas(shape, (-8, 8), dtype.storage.str)
-
-
-def wide(draw: Draw, dtype: DType, shape: Shape) -> Array:
-    """Every mantissa bit in use, over all normal exponents."""
-    return draw.stream("feature").mantissas(shape, _NORMAL[dtype], dtype.storage.str)
-
-
-def any_bits(draw: Draw, dtype: DType, shape: Shape) -> Array:
-    """Any bit pattern at all."""
-    return _bits(draw, dtype, shape).view(dtype.storage)
-
-
-def denormal(draw: Draw, dtype: DType, shape: Shape) -> Array:
-    """Denormals of both signs, and in every fourth place or so a zero of either sign."""
-    sign, _, mantissa = _FIELDS[dtype]
-    bits = _bits(draw, dtype, shape) & (sign | mantissa)
-    bits[_one_in(4, draw, shape, 0)] &= sign
-    return bits.view(dtype.storage)
-
-
-def nan(draw: Draw, dtype: DType, shape: Shape) -> Array:
-    """NaN in every third place or so."""
-    return _mixed(draw, dtype, shape, {0: _nan_bits})
-
-
-def inf(draw: Draw, dtype: DType, shape: Shape) -> Array:
-    """Infinities of both signs in every third place or so."""
-    return _mixed(draw, dtype, shape, {0: _inf_bits})
-
-
-def nan_inf(draw: Draw, dtype: DType, shape: Shape) -> Array:
-    """NaN, infinities and finite numbers, a third each or so."""
-    return _mixed(draw, dtype, shape, {0: _nan_bits, 1: _inf_bits})
-
-
-def nan_only(draw: Draw, dtype: DType, shape: Shape) -> Array:
-    """NaN everywhere."""
-    return _nan_bits(draw, dtype, shape).view(dtype.storage)
-
-
-KINDS: dict[str, Callable[[Draw, DType, Shape], Array]] = {
-    kind.__name__: kind for kind in (full, wide, any_bits, denormal, nan, inf, nan_inf, nan_only)
+KINDS = {
+    **bit_patterns.KINDS,
+    "denormal": ("zero", "denormal", "denormal", "denormal"),
+    "nan": ("nan", "near_one", "near_one"),
+    "inf": ("inf", "near_one", "near_one"),
+    "nan_inf": ("nan", "inf", "near_one"),
+    "nan_only": ("nan",),
 }
+feature = bit_patterns.BitPatterns("feature", "special", KINDS).drawn
 
-
-def _mixed(draw: Draw, dtype: DType, shape: Shape, specials: dict[int, Callable[[Draw, DType, Shape], Array]]) -> Array:
-    bits = full(draw, dtype, shape).view(dtype.bits)
-    for third, special in specials.items():
-        where = _one_in(3, draw, shape, third)
-        bits[where] = special(draw, dtype, shape)[where]
-    return bits.view(dtype.storage)
-
-
-def _one_in(parts: int, draw: Draw, shape: Shape, part: int) -> Array:
-    chosen: Array = draw.stream("special").integers(0, parts, shape) == part
-    return chosen
-
-
-def _bits(draw: Draw, dtype: DType, shape: Shape) -> Array:
-    return draw.stream("bits").lanes(math.prod(shape)).astype(dtype.bits).reshape(shape)
-
-
-def _inf_bits(draw: Draw, dtype: DType, shape: Shape) -> Array:
-    sign, exponent, _ = _FIELDS[dtype]
-    return (_bits(draw, dtype, shape) & sign) | exponent
-
-
-def _nan_bits(draw: Draw, dtype: DType, shape: Shape) -> Array:
-    """Quiet and signalling NaN of any payload and sign."""
-    _, exponent, mantissa = _FIELDS[dtype]
-    bits = _bits(draw, dtype, shape) | exponent
-    # Without a payload it would be an infinity.
-    bits[bits & mantissa == 0] |= 1
-    return bits
-
+Image = tuple[int, int, int]
 
 # Per side: on which end of (rows, columns) the windows lie; 0 is within the image.
 SIDES = {
@@ -122,7 +36,7 @@ SIDES = {
 
 
 def mask_grid(
-    draw: Draw, params: Params, dtype: DType, *, image: tuple[int, int, int], masks: int, values: str = "full"
+    draw: Draw, params: Params, dtype: DType, *, image: Image, masks: int, values: str = "full"
 ) -> RecipeOutput:
     """Distinct pixels in row-major order, as the set pixels of a detector's mask come."""
     _, height, width = image
@@ -131,7 +45,7 @@ def mask_grid(
 
 
 def scattered(
-    draw: Draw, params: Params, dtype: DType, *, image: tuple[int, int, int], masks: int, values: str = "full"
+    draw: Draw, params: Params, dtype: DType, *, image: Image, masks: int, values: str = "full"
 ) -> RecipeOutput:
     """Random windows, from just outside one end of each axis to just outside the other."""
     p = _complete(params)
@@ -141,9 +55,7 @@ def scattered(
     return _made(draw, p, dtype, image, tops + p["pad_h"], lefts + p["pad_w"], values)
 
 
-def sweep(
-    draw: Draw, params: Params, dtype: DType, *, image: tuple[int, int, int], values: str = "full"
-) -> RecipeOutput:
+def sweep(draw: Draw, params: Params, dtype: DType, *, image: Image, values: str = "full") -> RecipeOutput:
     """Every window from one pixel clear of one end of each axis to one pixel clear of the other, in random order."""
     p = _complete(params)
     _, height, width = image
@@ -161,7 +73,7 @@ def windows_at(
     *,
     side: str,
     clear: bool,
-    image: tuple[int, int, int],
+    image: Image,
     masks: int,
     values: str = "full",
 ) -> RecipeOutput:
@@ -183,7 +95,7 @@ def listed(
     *,
     mask_h: tuple[int, ...],
     mask_w: tuple[int, ...],
-    image: tuple[int, int, int],
+    image: Image,
     values: str = "full",
 ) -> RecipeOutput:
     """The mask positions that the declaration lists."""
@@ -212,7 +124,7 @@ def _complete(params: Params) -> dict[str, Any]:
 
 
 def _made(
-    draw: Draw, params: Params, dtype: DType, image: tuple[int, int, int], mask_h: Array, mask_w: Array, values: str
+    draw: Draw, params: Params, dtype: DType, image: Image, mask_h: Array, mask_w: Array, values: str
 ) -> RecipeOutput:
     inputs = {
         "feature": feature(draw, dtype, (1, *image), values),

@@ -1,6 +1,6 @@
 """Mistakes that any operator can make, put around its right implementation; for mutants."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.core.call import OpCall, Status
 from mluops_gtest.core.declaration import Mutant
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import Array
 
 Run = Callable[[OpCall], Status]
@@ -26,6 +27,24 @@ def spoilt(name: str, message: str, right: Run, spoil: Callable[[OpCall], None])
         return status
 
     return Mutant(name, message, run)
+
+
+def suspected(operator: Operator, names: Mapping[str, str]) -> Iterator[Mutant]:
+    """Implementations that make what the operator suspects: the name of each, and the suspect's words."""
+
+    def make(words: str) -> Run:
+        def run(call: OpCall) -> Status:
+            right = operator.reference(call)
+            # An early success that writes has nothing that could be read in a wrong way.
+            wrong = operator.suspects[words](call) if operator.answer(call).check is None else {}
+            for output, values in {**right.outputs, **wrong}.items():
+                call.array(output)[...] = values
+            call.scalars.update(right.scalars)
+            return Status.SUCCESS
+
+        return run
+
+    return (Mutant(name, f"as if {words}", make(words)) for name, words in names.items())
 
 
 def left(name: str, message: str, right: Run, output: str, where: Callable[[OpCall], Any]) -> Mutant:

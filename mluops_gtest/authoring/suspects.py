@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from mluops_gtest.core.call import OpCall
@@ -23,11 +24,21 @@ def with_inputs(call: OpCall, **arrays: Array) -> OpCall:
     return replace(call, inputs={**call.inputs, **changed})
 
 
-def as_read(reference: Callable[[OpCall], Baseline], misread: Callable[[OpCall], OpCall | None]) -> Suspect:
-    """What the reference says of the call as `misread` gives it; nothing where that is None."""
+def misread(**changes: Callable[[Array], Array]) -> Callable[[OpCall], OpCall]:
+    """Makes of a call the one with these of its inputs changed."""
+
+    def read(call: OpCall) -> OpCall:
+        arrays = {name: np.ascontiguousarray(change(call.array(name))) for name, change in changes.items()}
+        return with_inputs(call, **arrays)
+
+    return read
+
+
+def as_read(reference: Callable[[OpCall], Baseline], change: Callable[[OpCall], OpCall | None]) -> Suspect:
+    """What the reference says of the call as `change` gives it; nothing where that is None."""
 
     def outputs(call: OpCall) -> Mapping[str, Array]:
-        read = misread(call)
+        read = change(call)
         return {} if read is None else reference(read).outputs
 
     return outputs

@@ -320,7 +320,7 @@ def test_a_recipe_refuses_what_it_cannot_make(recipe: str, arguments: dict[str, 
 def test_means_that_float32_cannot_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A right kernel could fail on them."""
     counted = OPERATOR.recipes["counted"]
-    kinds = counted.__globals__["features"].__globals__["_VALUES"]
+    kinds = counted.__wrapped__.__globals__["_VALUES"]
     monkeypatch.setitem(kinds, "lattice", lambda *_: column([1e8, 1.0, -1e8]))
     with pytest.raises(ContentError, match="ill-conditioned"):
         counted(Draw(1), {}, DType.FLOAT, counts=(3,), channels=1, reduce="mean")

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from generators.masked_col2im_forward.mutants import Steps, apply
+from generators.masked_col2im_forward.mutants import Steps, apply, float_offsets
 from generators.masked_col2im_forward.recipes import KINDS, column_values
 from generators.masked_im2col_forward.recipes import feature
 from mluops_gtest.authoring import Draw, DType, Layout, OpCall, Status
@@ -98,6 +98,13 @@ def test_lost_bits_that_the_criterion_cannot_see_are_a_note_or_with_bitwise_a_fa
     assert plain.outcome is Outcome.PASSED
     assert any("bit for bit" in note for note in plain.notes), plain.notes
     assert bitwise.outcome is Outcome.FAILED
+
+
+@pytest.mark.slow
+def test_channel_offsets_in_float_show_where_planes_are_odd() -> None:
+    (draft,) = (d for d in declared() if d.id == "masked_col2im_forward/odd_planes_past_2p24")
+    caller = InlineCaller(Implementation("float offsets", partial(apply, Steps(places=float_offsets))))
+    assert CaseRun(caller, Options()).run_case(make_case(draft, OPERATOR), OPERATOR).outcome is Outcome.FAILED
 
 
 # What the document takes for granted.

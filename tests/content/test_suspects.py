@@ -280,6 +280,7 @@ MISTAKES = {
         ("a row of im has H elements", "height_as_row_length", "height_2"),
         ("mask_w_idx is the row", "swapped_masks", "width_2"),
         ("col is read as [m, C]", "col_transposed", "retinanet_twin_float"),
+        ("every channel is the first one", "first_channel_everywhere", "retinanet_twin_float"),
     ),
     "masked_im2col_forward": (
         ("windows begin at the mask position, without the padding", "pad_ignored", "retinanet_3x3_twin_float"),

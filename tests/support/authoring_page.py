@@ -13,6 +13,7 @@ from mluops_gtest import authoring
 from mluops_gtest.authoring import (
     c_api,
     checks,
+    copy_of,
     exact_numbers,
     left_open,
     mistakes,
@@ -90,6 +91,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "C functions: `mluops_gtest.authoring.c_api`": (c_api, tuple(c_api.__all__)),
     "Rows that lie anywhere: `mluops_gtest.authoring.rows`": (rows, tuple(rows.__all__)),
     "Sums: `mluops_gtest.authoring.sums`": (sums, _own(sums)),
+    "Copies: `mluops_gtest.authoring.copy_of`": (copy_of, _own(copy_of)),
     "Calls that are misread: `mluops_gtest.authoring.suspects`": (suspects, _own(suspects)),
     "Wrong roundings: `mluops_gtest.authoring.roundings`": (roundings, _own(roundings)),
     "Mistakes of any operator: `mluops_gtest.authoring.mistakes`": (mistakes, _own(mistakes)),

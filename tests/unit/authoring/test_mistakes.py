@@ -1,9 +1,11 @@
 """Mistakes and roundings of any operator: each is wrong where its message says so, and right everywhere else."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring import Status, call_of
+from mluops_gtest.authoring import Baseline, CheckVerdict, Status, call_of
 from mluops_gtest.authoring.mistakes import (
     cached_by_shape,
     first_length_kept,
@@ -12,10 +14,12 @@ from mluops_gtest.authoring.mistakes import (
     part_left,
     spoilt,
     sum_goes_on,
+    suspected,
     tails_left,
 )
 from mluops_gtest.authoring.narrowing import NARROW
 from mluops_gtest.authoring.roundings import WRONG_COPIES, flushed, rounded_up_to_half, truncated_to_half
+from mluops_gtest.authoring.suspects import as_read, misread
 
 BEFORE = -7
 
@@ -30,6 +34,18 @@ def tried(run, values, factor=2):
     call = call_of("toy", {"factor": factor}, {"values": values}, {"output": np.full_like(values, BEFORE)})
     assert run(call) is Status.SUCCESS
     return call.array("output").tolist()
+
+
+@pytest.mark.parametrize(("check", "written"), [(None, [3, 3]), ("rows_empty", [1, 2])])
+def test_an_operators_suspects_become_implementations(check, written):
+    operator = SimpleNamespace(
+        reference=lambda call: Baseline({"output": call.array("values")}),
+        suspects={"all rows are 3": lambda call: {"output": np.full_like(call.array("values"), 3)}},
+        answer=lambda _: CheckVerdict(Status.SUCCESS, check, writes=True),
+    )
+    (mutant,) = suspected(operator, {"threes": "all rows are 3"})
+    assert (mutant.name, mutant.message) == ("threes", "as if all rows are 3")
+    assert tried(mutant.run, [1, 2]) == written
 
 
 @pytest.mark.parametrize(("length", "written"), [(16, 16), (3, 3), (17, 16), (32, 32), (47, 32)])
@@ -137,3 +153,22 @@ def test_narrow_integers_are_wrong_beyond_what_they_hold_and_right_within_it():
     assert {kind for kind, _, _ in NARROW} == NARROWED.keys()
     for kind, _, narrow in NARROW:
         assert narrow(np.array([*NARROWED[kind]], np.int64)).tolist() == [*NARROWED[kind].values()], kind
+
+
+def test_a_call_is_misread_in_the_inputs_that_are_named():
+    call = call_of("toy", {}, {"rows": np.arange(4.0).reshape(2, 2), "other": np.ones(2)})
+    read = misread(rows=np.transpose)(call)
+    assert read.array("rows").tolist() == [[0, 2], [1, 3]]
+    assert read.array("rows").flags.c_contiguous
+    assert read.array("other") is call.array("other")
+    assert call.array("rows").tolist() == [[0, 1], [2, 3]]
+
+
+def test_a_suspect_says_nothing_of_a_call_that_cannot_be_misread():
+    call = call_of("toy", {}, {"rows": np.ones(2)})
+
+    def reference(call):
+        return Baseline({"output": call.array("rows")})
+
+    assert as_read(reference, misread(rows=np.negative))(call)["output"].tolist() == [-1, -1]
+    assert as_read(reference, lambda _: None)(call) == {}
