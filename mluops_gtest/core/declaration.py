@@ -295,6 +295,16 @@ def count_bytes(call: OpCall) -> Theory:
     return Theory(sum(call.tensor(name).desc.nbytes for name in (*call.inputs, *call.outputs)), 0)
 
 
+class Definition(Value):
+    """What outputs are, said once: an operator takes from here what it does not say itself."""
+
+    reference: Callable[[OpCall], Baseline]
+    bound: Callable[[OpCall], Mapping[str, Bound]]
+    # The operator's own ones come behind these.
+    suspects: Mapping[str, Callable[[OpCall], Mapping[str, Array]]] = msgspec.field(default_factory=dict)
+    theory: Callable[[OpCall], Theory] = count_bytes
+
+
 class RecipeOutput(Value):
     """What a recipe makes: input values, complete parameters, and where they differ from the usual
     the layouts of inputs and the dims of outputs (the reference derives all dims that are not given)."""

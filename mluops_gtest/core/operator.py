@@ -21,6 +21,7 @@ from mluops_gtest.core.declaration import (
     Check,
     CheckGroup,
     CheckVerdict,
+    Definition,
     OutputSpec,
     ParamField,
     ParamMessage,
@@ -107,6 +108,11 @@ def refuse_by_operator(
     return refuse
 
 
+def _compute_nothing(_: OpCall) -> Baseline:
+    """Stands for a reference that follows from the definition."""
+    raise NotImplementedError
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
     """Everything about one operator; a generators/<name>.py file offers it as OPERATOR."""
@@ -126,8 +132,10 @@ class Operator:
     axes: Mapping[str, AxisSpec] = field(default_factory=dict)
     # Check → why no input can reach it first.
     subsumed: Mapping[str, str] = field(default_factory=dict)
+    # What outputs are: `reference`, `bound`, `suspects` and `theory` follow where the operator does not say them.
+    definition: Definition | None = None
     # The oracle. Called with valid inputs; `call.outputs` holds what is known of output dims, maybe nothing.
-    reference: Callable[[OpCall], Baseline]
+    reference: Callable[[OpCall], Baseline] = _compute_nothing
     # An independent float32 implementation with its own checks; the numpy backend runs it.
     kernel: Callable[[OpCall], Status]
     # Those of recipes.py beside the operator's __init__.py where none are given.
@@ -173,6 +181,7 @@ class Operator:
 
     def __post_init__(self) -> None:
         """What follows from the declaration, and what every case asks for, is found once."""
+        self._follow_definition()
         object.__setattr__(self, "definitions", dict(self._define_symbols()))
         expanded = (one.expand(self) if isinstance(one, CheckGroup) else (one,) for one in self.checks)
         checks = tuple(
@@ -188,6 +197,21 @@ class Operator:
         rows = frozenset(spec.rows_owned for spec in self.outputs if spec.rows_owned)
         object.__setattr__(self, "results", results)
         object.__setattr__(self, "counts", rows - set(results))
+
+    def _follow_definition(self) -> None:
+        """Take from the definition what the operator does not say itself."""
+        definition = self.definition
+        if definition is None:
+            if self.reference is _compute_nothing:
+                raise OperatorError(f"{self.name}: Operator(…) has no reference; give definition=… or reference=…")
+            return
+        if self.reference is _compute_nothing:
+            object.__setattr__(self, "reference", definition.reference)
+        if self.bound is None:
+            object.__setattr__(self, "bound", definition.bound)
+        if self.theory is count_bytes:
+            object.__setattr__(self, "theory", definition.theory)
+        object.__setattr__(self, "suspects", {**definition.suspects, **self.suspects})
 
     def answer(self, call: OpCall) -> CheckVerdict:
         """The status of the call by the ordered checks, and the check that gave it."""

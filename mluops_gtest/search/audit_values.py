@@ -5,6 +5,7 @@ Every rule that an operator is held to.
 
 import dis
 import functools
+import inspect
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -306,7 +307,8 @@ _IMPORTING: Final = ("IMPORT_NAME", "IMPORT_FROM")
 def _reached(function: Any, package: str) -> set[types.FunctionType]:
     """The functions of the operator's own files that a function may call, itself included."""
     found: set[types.FunctionType] = set()
-    waiting = [function]
+    # What follows from a definition stands for the author's own function.
+    waiting = [inspect.unwrap(function)]
     while waiting:
         one = waiting.pop()
         if isinstance(one, type | types.ModuleType):

@@ -60,7 +60,16 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
         authoring,
         (
             *("Operator", "TensorSpec", "OutputSpec", "axis", "ParamMessage", "ParamField", "EnumSpec"),
-            *("Check", "CheckVerdict", "QueryChecks", "SIZE_NULL", "UndefinedDataError", "Theory", "Mutant"),
+            *(
+                "Check",
+                "CheckVerdict",
+                "QueryChecks",
+                "SIZE_NULL",
+                "UndefinedDataError",
+                "Theory",
+                "Mutant",
+                "Definition",
+            ),
         ),
     ),
     "What functions return": (authoring, ("Baseline", "RecipeOutput", "ContentError")),

@@ -1,5 +1,7 @@
 """What follows from a declaration: the checks of each group in order, sizes, reductions, positions, C functions."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -7,6 +9,8 @@ from msgspec.structs import replace
 from mluops_gtest.authoring import (
     SIZE_NULL,
     Baseline,
+    Bound,
+    Definition,
     DType,
     EnumSpec,
     Layout,
@@ -19,6 +23,7 @@ from mluops_gtest.authoring import (
     TensorArg,
     TensorDesc,
     TensorSpec,
+    Theory,
     axis,
     call_of,
     exact,
@@ -26,6 +31,7 @@ from mluops_gtest.authoring import (
 from mluops_gtest.authoring import checks as groups
 from mluops_gtest.authoring.c_api import c_function
 from mluops_gtest.authoring.reductions import axis_reductions
+from mluops_gtest.base.errors import OperatorError
 
 FLOATS = (DType.FLOAT, DType.HALF)
 
@@ -56,10 +62,14 @@ def gathers(**fields):
         released_name="gathers",
         op_type=("GATHERS", 1),
         summary="out = rows[places]",
-        reference=lambda call: Baseline({}),
         kernel=lambda call: Status.SUCCESS,
-        **{"checks": (), **declared, **fields},
+        **{"checks": (), "reference": lambda call: Baseline({}), **declared, **fields},
     )
+
+
+def undeclared(name):
+    """What a field of Operator holds where nobody says it."""
+    return next(one.default for one in fields(Operator) if one.name == name)
 
 
 def call(**changes):
@@ -235,3 +245,31 @@ def test_bytes_of_all_tensors_are_the_default_theory():
 def test_an_axis_that_no_tensor_has_is_refused():
     with pytest.raises(Exception, match=r"rows .* has no axis 'X'"):
         gathers(axes={"lost": axis("X", of="rows")})
+
+
+def test_what_an_operator_does_not_say_follows_from_its_definition():
+    baseline, bound = Baseline({"out": np.ones(3)}), {"out": Bound(1.0)}
+    definition = Definition(
+        reference=lambda _: baseline,
+        bound=lambda _: bound,
+        suspects={"it is lost": lambda _: {}},
+        theory=lambda _: Theory(1, 2),
+    )
+    operator = gathers(definition=definition, reference=undeclared("reference"))
+    assert operator.reference(call()) is baseline
+    assert operator.bound(call()) is bound
+    assert operator.theory(call()) == Theory(1, 2)
+    own = gathers(
+        definition=definition,
+        reference=lambda _: Baseline({}),
+        bound=lambda _: {},
+        suspects={"it is late": lambda _: {}},
+        theory=lambda _: Theory(3, 4),
+    )
+    assert (own.reference(call()).outputs, own.bound(call()), own.theory(call())) == ({}, {}, Theory(3, 4))
+    assert list(own.suspects) == ["it is lost", "it is late"]
+
+
+def test_an_operator_without_reference_and_definition_is_refused():
+    with pytest.raises(OperatorError, match=r"gathers: .* give definition=… or reference=…"):
+        gathers(reference=undeclared("reference"))
