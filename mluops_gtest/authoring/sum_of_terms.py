@@ -63,8 +63,8 @@ class SumOfTerms:
 
     @property
     def operands(self) -> tuple[Array, ...]:
-        """What is multiplied."""
-        return (self.values,) if self.factor is None else (self.values, self.factor)
+        """What is multiplied, in the order in which it lies in memory."""
+        return tuple(of.ravel(order="K") for of in (self.values, self.factor) if of is not None)
 
     @property
     def met(self) -> Array:
@@ -90,9 +90,12 @@ class SumOfTerms:
         batch, each = np.arange(batches)[:, None, None], np.arange(number)[:, None]
         target = np.broadcast_to(each if self.target is None else self.target, self.shape)
         source = batch * self.values.shape[1] + (each if self.source is None else self.source)
-        numbers = np.flatnonzero(target >= 0)
-        places = (batch * self.sums_per_batch + target).reshape(-1)
-        return numbers, np.broadcast_to(source, self.shape).reshape(-1)[numbers], places[numbers]
+        numbers, places = np.flatnonzero(target >= 0), (batch * self.sums_per_batch + target).reshape(-1)
+        sources = np.broadcast_to(source, self.shape).reshape(-1)
+        # Mostly all terms are in a sum, and to choose them takes longer than to see that.
+        return (
+            (numbers, sources, places) if len(numbers) == len(places) else (numbers, sources[numbers], places[numbers])
+        )
 
     def products(self, numbers: Array, sources: Array) -> Array:
         """float64 [T, C]: the terms of these numbers and values."""
@@ -147,7 +150,9 @@ class SumOfTerms:
     def _by_rows(self, *, magnitudes: bool = False) -> Array | None:
         """The sums by the native core, row after row; None where that does not fit, and where one may have rounded."""
         values, channels = self.values, self.values.shape[2]
-        if self.factor is not None or values.dtype != np.float32 or not values.flags.c_contiguous:
+        fits = values.dtype == np.float32 and values.flags.c_contiguous
+        # The native core begins with 0.
+        if not fits or self.target is None or self.factor is not None:
             return None
         sums = np.zeros((self.shape[0] * self.sums_per_batch, channels))
         _, sources, targets = self.entries()
