@@ -210,6 +210,11 @@ def _mask_multiplied(call: OpCall) -> Status:
     return status
 
 
+def _channels_in_8_bits(output: Array, sums: Array) -> None:
+    output[...] = 0
+    output[..., : 1 << 8] = sums[..., : 1 << 8]
+
+
 # What was there before.
 
 
@@ -323,6 +328,7 @@ MUTANTS: Final = (
         "channels behind the last whole vector of 64 are lost",
         write=_channel_tail_dropped,
     ),
+    _wrong_sum("channels_in_8_bits", "of more than 256 channels those behind are lost", write=_channels_in_8_bits),
     # What was there before.
     Mutant("output_not_cleared", "output_features is not set to 0 first", partial(_left_by_others, first=0)),
     Mutant(

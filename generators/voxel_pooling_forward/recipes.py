@@ -63,6 +63,13 @@ def leading(draw: Draw, cells: Array, channels: int) -> Array:
     return features
 
 
+def last_channel(draw: Draw, cells: Array, channels: int) -> Array:
+    """Like `full`, and the last channel outweighs 2^16 others together: who loses it fails by the criteria alone."""
+    features = full(draw, cells, channels)
+    features[:, :-1] *= np.float32(2.0**-20)
+    return features
+
+
 def wide(draw: Draw, cells: Array, channels: int) -> Array:
     """Exponents over 41 binades, more than one float64 accumulator holds exactly."""
     return draw.stream("input_features").mantissas((len(cells), channels), exponents=(-30, 10))
@@ -97,7 +104,7 @@ def nearly_normal(draw: Draw, cells: Array, channels: int) -> Array:
 
 VALUES: dict[str, Values] = {
     kind.__name__: kind
-    for kind in (full, exact, positive, small, leading, wide, wider, cancelling, tiny, nearly_normal)
+    for kind in (full, exact, positive, small, leading, last_channel, wide, wider, cancelling, tiny, nearly_normal)
 }
 
 
@@ -120,7 +127,19 @@ def assert_any_order(features: Array, cells: Array) -> None:
     assert_conditioned(columns, exact_sums(columns), CRITERIA)
 
 
-Kind = Literal["full", "exact", "positive", "small", "leading", "wide", "wider", "cancelling", "tiny", "nearly_normal"]
+Kind = Literal[
+    "full",
+    "exact",
+    "positive",
+    "small",
+    "leading",
+    "last_channel",
+    "wide",
+    "wider",
+    "cancelling",
+    "tiny",
+    "nearly_normal",
+]
 NonFinite = Literal["nan", "inf", "negative_inf", "inf_minus_inf", "overflow", "outside"]
 
 _DEFAULTS = {"batch_size": 1, "num_channels": 2, "num_voxel_x": 4, "num_voxel_y": 3, "num_voxel_z": 1}

@@ -11,6 +11,9 @@ from mluops_gtest.authoring import Draw, DType, OpCall, Status
 from mluops_gtest.authoring.sums import lattice_exponent, sums_are_exact
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.make import make_case
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.search.audit_declarations import judged
 from tests.conftest import ROOT
 from tests.support.operator_calls import BOTH, OPERATORS, poisoned_call
 
@@ -112,6 +115,22 @@ def test_zero_elements_are_a_bad_parameter_and_not_an_early_success():
         b, n, c, *extents = (int(name != scalar) for name in SCALARS)
         answer = OPERATOR.answer(call_for(np.zeros((b, n, 3)), np.zeros((b, n, c)), extents))
         assert (answer.status, answer.check) == (Status.BAD_PARAM, scalar)
+
+
+@pytest.mark.parametrize("channels", [257, 65537])
+def test_who_loses_the_last_of_many_channels_fails_by_the_criteria_alone(channels):
+    drafts = load_declarations(ROOT / "cases" / "voxel_pooling_forward.yaml", OPERATOR)
+    draft = next(draft for draft in drafts if draft.id.endswith(f"/last_of_{channels}_channels"))
+    case = make_case(draft, OPERATOR, Draw(draft.seed))
+
+    def lost(call):
+        OPERATOR.kernel(call)
+        call.array("output_features")[..., -1] = 0
+        return Status.SUCCESS
+
+    assert judged("right", OPERATOR.kernel, case, OPERATOR).outcome is Outcome.PASSED
+    result = judged("wrong", lost, case, OPERATOR)
+    assert result.outcome is Outcome.FAILED
 
 
 # The recipes.
