@@ -429,10 +429,6 @@ def contributions(indices: Array) -> Array:
     return counts
 
 
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY: Final = {"indices_large": "weights has the same shape"}
-
-
 def interpolation_checks(read: str, written: str, *, points: str, cells: str) -> tuple[Check, ...]:
     """From `read` to `written`, of which one is `points` [B, C, N] and the other `cells` [B, C, M]."""
     return (
@@ -461,11 +457,6 @@ def never_reached(points: str) -> Mapping[str, str]:
         "weights_large": "weights has the dims of indices, which is checked first",
         **{f"{tensor}_empty": f"{tensor} is {empty_before}" for tensor in ("indices", "weights")},
     }
-
-
-def exclusive_checks(read: str, written: str) -> Mapping[str, tuple[str, ...]]:
-    """`not_together`: a tensor without elements is neither strided nor large."""
-    return {f"{tensor}_{kind}": (f"{tensor}_empty",) for kind in ("strided", "large") for tensor in (read, written)}
 
 
 def interpolation_verdict(call: OpCall, *, points: str, cells: str) -> tuple[Status, bool]:

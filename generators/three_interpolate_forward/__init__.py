@@ -6,29 +6,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    DType,
-    OpCall,
-    Operator,
-    OutputSpec,
-    Status,
-    TensorSpec,
-    axis,
-    diff1_and_diff2,
-)
+from mluops_gtest.authoring import DType, OpCall, Operator, OutputSpec, Status, TensorSpec, axis, diff1_and_diff2
 from mluops_gtest.authoring.c_api import c_function
 from mluops_gtest.authoring.exact_numbers import ExactElement, products, total
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.sum_of_terms import SumOfTerms, define_sums
 
-from .._shared.interpolation import (
-    ANSWERED_ANYWAY,
-    Direction,
-    exclusive_checks,
-    interpolation_checks,
-    interpolation_verdict,
-    never_reached,
-)
+from .._shared.interpolation import Direction, interpolation_checks, interpolation_verdict, never_reached
 from .._shared.wrong_interpolation import interpolation_suspects
 
 # §1.5.1
@@ -132,8 +116,6 @@ OPERATOR = Operator(
     },
     checks=interpolation_checks("features", "output", points="output", cells="features"),
     subsumed=never_reached("output"),
-    not_together=exclusive_checks("features", "output"),
-    answered_anyway=ANSWERED_ANYWAY,
     definition=DEFINITION,
     kernel=kernel,
     suspects=interpolation_suspects(DIRECTION, DEFINITION.reference),

@@ -24,12 +24,7 @@ from mluops_gtest.authoring import (
     diff1_and_diff2,
     exact,
 )
-from mluops_gtest.authoring.c_api import (
-    HANDLE,
-    c_function,
-    scalar,
-    tensor,
-)
+from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
 from mluops_gtest.authoring.checks import (
     arch,
     descriptors,
@@ -49,56 +44,6 @@ from mluops_gtest.authoring.suspects import as_read, with_inputs
 
 # §1.5.1
 CRITERIA = diff1_and_diff2(3e-3)
-
-
-# The parameter checks in their normative order; the device's architecture comes last.
-
-
-CHECKS = (
-    handle("§3.7"),
-    descriptors(doc="§3.7"),
-    dtypes(doc="§1.4"),
-    ranks(doc="§1.4"),
-    dims(doc="§1.4"),
-    # §1.4: tensors without elements are refused, not passed over.
-    params(doc="§1.4"),
-    strided(doc="§1.4"),
-    large(doc="§3.7"),
-    pointers(doc="§3.7"),
-    arch("§1.4"),
-)
-
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY = {"geom_xyz_large": "pos_memo has the same shape"}
-
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "batch_size": (
-        "geom_xyz_strided",
-        "input_features_strided",
-        "output_features_strided",
-        "pos_memo_strided",
-        "geom_xyz_large",
-        "input_features_large",
-        "output_features_large",
-    ),
-    "num_points": (
-        "geom_xyz_strided",
-        "input_features_strided",
-        "pos_memo_strided",
-        "geom_xyz_large",
-        "input_features_large",
-    ),
-    "num_channels": (
-        "input_features_strided",
-        "output_features_strided",
-        "input_features_large",
-        "output_features_large",
-    ),
-    "num_voxel_x": ("output_features_strided", "output_features_large"),
-    "num_voxel_y": ("output_features_strided", "output_features_large"),
-}
 
 
 def _layer_lost(call: OpCall, index: int) -> Mapping[str, Array]:
@@ -160,12 +105,10 @@ def counted(geometry: Array, width: int, height: int, depth: int) -> Array:
 
 def theory(call: OpCall) -> Theory:
     """All coordinates, the features and memos of the points that count, all cells; one add per counted feature."""
-    geometry, features = call.array("geom_xyz"), call.tensor("input_features")
-    inside = counted(geometry, *(call.param(f"num_voxel_{axis}") for axis in "xyz"))
-    added = int(np.count_nonzero(inside)) * features.dims[2]
-    touched = call.tensor("geom_xyz").desc.nbytes + call.tensor("output_features").desc.nbytes
-    memos = 3 * int(np.count_nonzero(inside)) * 4
-    return Theory(io_bytes=touched + added * features.dtype.itemsize + memos, ops=added)
+    features, added = call.tensor("input_features"), terms(call).operations
+    whole = sum(call.tensor(name).desc.nbytes for name in ("geom_xyz", "output_features"))
+    memos = added // features.dims[2] * 3 * 4
+    return Theory(io_bytes=whole + added * features.dtype.itemsize + memos, ops=added)
 
 
 # Mistakes that kernels make where points meet in a cell.
@@ -189,7 +132,8 @@ def _largest(call: OpCall) -> Mapping[str, Array]:
     return {"output_features": points.shaped(np.where(points.met.T > 0, largest, 0)).astype("<f4")}
 
 
-def _channels_first(call: OpCall) -> OpCall:
+def channels_first(call: OpCall) -> OpCall:
+    """input_features as they look when they are taken for [B, C, N]."""
     features = call.array("input_features")
     batches, points, channels = features.shape
     return with_inputs(
@@ -207,16 +151,6 @@ def _all_into_first(call: OpCall) -> Mapping[str, Array]:
 def _memo_as_given(call: OpCall) -> Mapping[str, Array]:
     memo, geometry = reference(call).outputs["pos_memo"], call.array("geom_xyz")
     return {"pos_memo": np.where(memo < 0, memo, geometry).astype(memo.dtype)}
-
-
-SUSPECTS = {
-    "input_features is read as [B, C, N]": as_read(reference, _channels_first),
-    "every batch is pooled into the first": _all_into_first,
-    "pos_memo is (x, y, z)": _memo_as_given,
-    "the first point of every cell wins": _first_alone,
-    "the mean of the points is taken": _mean,
-    "the largest feature of the points is taken": _largest,
-}
 
 
 # One cell of output_features and one entry of pos_memo as §3.2 lists them.
@@ -241,7 +175,6 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
 
 
 # The kernel that the numpy backend runs: §3.3's split by points, float32 throughout.
-
 
 # Points that one task takes at a time.
 TILE = 4096
@@ -324,7 +257,6 @@ def _shapes_agree(call: OpCall, geometry: TensorArg, features: TensorArg, output
 
 # With torch: the points that count, block by block, through index_add_.
 
-
 # Points per addition on the processor: few enough for the cache, many enough that threads seldom wait for each other.
 _POINTS = 16384
 
@@ -387,10 +319,21 @@ OPERATOR = Operator(
         "width": axis("num_voxel_x", of="output_features"),
         "height": axis("num_voxel_y", of="output_features"),
     },
-    checks=CHECKS,
+    # In their normative order; the device's architecture comes last.
+    checks=(
+        handle("§3.7"),
+        descriptors(doc="§3.7"),
+        dtypes(doc="§1.4"),
+        ranks(doc="§1.4"),
+        dims(doc="§1.4"),
+        # §1.4: tensors without elements are refused, not passed over.
+        params(doc="§1.4"),
+        strided(doc="§1.4"),
+        large(doc="§3.7"),
+        pointers(doc="§3.7"),
+        arch("§1.4"),
+    ),
     subsumed={"pos_memo_large": "pos_memo has the dims of geom_xyz, which is checked first"},
-    not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
     definition=DEFINITION,
     reference=reference,
     kernel=kernel,
@@ -400,7 +343,14 @@ OPERATOR = Operator(
     },
     theory=theory,
     left_open={"subnormal": find_subnormal},
-    suspects=SUSPECTS,
+    suspects={
+        "input_features is read as [B, C, N]": as_read(reference, channels_first),
+        "every batch is pooled into the first": _all_into_first,
+        "pos_memo is (x, y, z)": _memo_as_given,
+        "the first point of every cell wins": _first_alone,
+        "the mean of the points is taken": _mean,
+        "the largest feature of the points is taken": _largest,
+    },
     # §1.4: atomic adds, in no fixed order.
     order_free=True,
     c_api=c_function(

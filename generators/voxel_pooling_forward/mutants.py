@@ -23,7 +23,7 @@ from mluops_gtest.authoring.suspects import with_inputs
 from mluops_gtest.authoring.wrong_sums import Terms, added, wrong_sum, wrong_sums
 
 from .._shared.interpolation import shortened
-from . import counted, terms
+from . import channels_first, counted, terms
 
 # The right pooling in steps that can be replaced one by one; mutants do.
 
@@ -169,11 +169,6 @@ def _misread(change: Callable[[Array], Array]) -> Callable[[OpCall], OpCall]:
     return lambda call: with_inputs(call, input_features=np.ascontiguousarray(change(call.array("input_features"))))
 
 
-def _channels_first(features: Array) -> Array:
-    batches, count, channels = features.shape
-    return features.reshape(batches, channels, count).swapaxes(1, 2)
-
-
 def _compacted(call: OpCall) -> OpCall:
     """The features of the first points go to those that count, in their order."""
     inside = counted(call.array("geom_xyz"), *(call.param(f"num_voxel_{axis}") for axis in "xyz"))
@@ -308,7 +303,7 @@ MUTANTS: Final = (
     _wrong("row_by_depth", "z chooses the row in place of y", Steps(cells=lambda p: replace(p, y=p.z).cells())),
     _wrong("int8_cells", "linear cells kept in 8 bits", Steps(cells=lambda p: wrapped(8)(p.cells()))),
     # What is added.
-    _wrong_sum("features_channels_first", "input_features read as [B, C, N]", read=_misread(_channels_first)),
+    _wrong_sum("features_channels_first", "input_features read as [B, C, N]", read=channels_first),
     _wrong_sum(
         "features_of_batch_0",
         "every batch adds the first one's features",
@@ -324,9 +319,7 @@ MUTANTS: Final = (
     _wrong_sum("last_cell_dropped", "the last cell stays 0", write=_last_cell_dropped),
     _wrong_sum("point_tail_dropped", "points behind the last whole tile of 64 are lost", add=_point_tail_dropped),
     _wrong_sum(
-        "channel_tail_dropped",
-        "channels behind the last whole vector of 64 are lost",
-        write=_channel_tail_dropped,
+        "channel_tail_dropped", "channels behind the last whole vector of 64 are lost", write=_channel_tail_dropped
     ),
     _wrong_sum("channels_in_8_bits", "of more than 256 channels those behind are lost", write=_channels_in_8_bits),
     # What was there before.

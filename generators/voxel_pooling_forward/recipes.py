@@ -21,7 +21,6 @@ from . import CRITERIA, counted
 
 # What the points carry, conditioned so that float32 sums in any order stay well within the criterion.
 
-
 # Terms that the conditioning test looks at: small cases wholly, others by their first channels.
 _TESTED = 1 << 18
 
@@ -128,18 +127,9 @@ def assert_any_order(features: Array, cells: Array) -> None:
 
 
 Kind = Literal[
-    "full",
-    "exact",
-    "positive",
-    "small",
-    "leading",
-    "last_channel",
-    "wide",
-    "wider",
-    "cancelling",
-    "tiny",
+    "full", "exact", "positive", "small", "leading", "last_channel", "wide", "wider", "cancelling", "tiny",
     "nearly_normal",
-]
+]  # fmt: skip
 NonFinite = Literal["nan", "inf", "negative_inf", "inf_minus_inf", "overflow", "outside"]
 
 _DEFAULTS = {"batch_size": 1, "num_channels": 2, "num_voxel_x": 4, "num_voxel_y": 3, "num_voxel_z": 1}
@@ -303,7 +293,6 @@ def _made(draw: Draw, params: dict[str, Any], dtype: DType, geometry: Array, val
 
 
 # What fuzzing draws: points in, around and far outside of the grid, alone and crowded.
-
 
 _PARAMS = ("batch_size", "num_points", "num_channels", "num_voxel_x", "num_voxel_y", "num_voxel_z")
 # The recipe has as many points as cells or corners.
