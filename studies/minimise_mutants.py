@@ -60,7 +60,7 @@ CHOSEN = {
         "linear_bounds": "many_masks_1025_float",
     },
     "three_interpolate_backward": {
-        "lost_in_a_triple": "odd_7x63x127x129_float",
+        "lost_in_a_vector": "odd_7x63x127x129_float",
         "lost_between_tiles": "odd_7x63x127x129_float",
     },
     "three_interpolate_forward": {
@@ -71,7 +71,7 @@ CHOSEN = {
         "one_thrice": "network_63_known",
         "infinite_counts": "nonfinite_tiles_all_but_1_float",
     },
-    "voxel_pooling_forward": {"last_point_wins": "bevdepth_twin", "half_accumulator": "crowded_1025"},
+    "voxel_pooling_forward": {"last_wins": "bevdepth_twin", "half_sums": "crowded_1025"},
 }
 # Mistakes of examples/c_backend/bugs.h, each with the case to begin with.
 PLANTED = {

@@ -5,6 +5,7 @@ Values survive sums in any order. B batches, C channels, M cells, N points.
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -17,6 +18,9 @@ from mluops_gtest.authoring import (
     DType,
     Layout,
     OpCall,
+    Params,
+    Recipe,
+    RecipeOutput,
     Status,
     Stream,
     TensorArg,
@@ -35,6 +39,7 @@ from mluops_gtest.authoring.checks import (
     strided,
 )
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
+from mluops_gtest.authoring.sum_of_terms import SumOfTerms
 from mluops_gtest.authoring.sums import assert_conditioned
 
 from .points import farthest_sample, interpolation, surfaces
@@ -203,26 +208,225 @@ def network_operands(
     return draw_values(draw.stream(name), kind, dtype, shape, value_bits), rounded
 
 
-def refuse_ill_conditioned(terms: Array, dtype: DType, criteria: tuple[Criterion, ...]) -> None:
-    """Sums of the terms [T, n] stay far within the criteria in float32; those of half values also in half."""
-    baseline = terms.sum(axis=0)
-    assert_conditioned(terms, baseline, criteria)
-    if dtype is DType.HALF:
-        rounded = baseline.astype(dtype.storage).astype(np.float64)
-        assert_conditioned(terms, rounded, criteria, arithmetic=DType.HALF, room=_HALF_ROOM)
-
-
 def shortened(values: Array, bits: int) -> Array:
-    """float32 values rounded to that many bits of mantissa, the leading one included: 8 is bf16, 11 is tf32."""
+    """Values rounded to that many bits of mantissa, the leading one included: 8 is bf16, 11 is tf32."""
     step = np.uint32(1 << (24 - bits))
     patterns = np.ascontiguousarray(values, "<f4").view("<u4")
     # Half a step up, ties to even; a carry out of the mantissa is the next exponent.
     rounded = (patterns + (step // 2 - 1) + (patterns // step & 1)) // step * step
-    return np.where(np.isfinite(values), rounded.astype("<u4").view("<f4"), values)
+    return np.where(np.isfinite(values), rounded.astype("<u4").view("<f4"), values).astype(values.dtype)
 
 
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY: Final = {"indices_large": "weights has the same shape"}
+# The recipes of both directions; `shape` is [B, C, M, N].
+
+Shape = tuple[int, int, int, int]
+# Products that the conditioning test looks at: small cases wholly, others by their most crowded sums.
+_TESTED: Final = 1 << 20
+# Contributions per cell, on average: beyond some hundreds a kernel that adds in half leaves the criterion.
+_MAX_HALVES: Final = 128
+
+# What stands at one place, so that most of the output stays as it was and is still compared. idle_…: in a cell that no
+# point names, where nothing may show; inf_times_zero: an infinite weight on values of 0.
+Special = Literal[
+    "feature_nan",
+    "feature_inf",
+    "feature_negative_inf",
+    "grad_nan",
+    "grad_inf",
+    "grad_negative_inf",
+    "weight_nan",
+    "weight_inf",
+    "weight_negative_inf",
+    "idle_nan",
+    "idle_inf",
+    "zero_times_inf",
+    "zero_times_nan",
+    "inf_times_zero",
+    "inf_minus_inf",
+    "overflow",
+    "negative_zero",
+    "subnormal",
+]
+_NOT_FINITE: Final = {"nan": np.nan, "inf": np.inf, "negative_inf": -np.inf}
+# By bytes of the type: the square of it overflows, and the products of others with it do not.
+_LARGE: Final = {2: 2.0**10, 4: 2.0**100}
+_SUBNORMAL: Final = {2: 2.0**-16, 4: 2.0**-130}
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """From `fed`, features of cells, to points; or back from gradients of points to cells, where any number meet."""
+
+    fed: str
+    output: str
+    criteria: tuple[Criterion, ...]
+
+    @property
+    def forward(self) -> bool:
+        """To points."""
+        return self.output == "output"
+
+    def cells_of(self, call: OpCall) -> int:
+        """M of a call."""
+        return call.tensor(self.fed if self.forward else self.output).dims[2]
+
+    def terms(self, cells: int, fed: Array, indices: Array, weights: Array) -> SumOfTerms:
+        """Σ weight · feature of each point, or Σ weight · gradient of each cell (§1.2)."""
+        # Channels are the second axis of features and of sums.
+        values, shaped = fed.swapaxes(1, 2), lambda sums: sums.swapaxes(1, 2)
+        if self.forward:
+            return SumOfTerms(values, source=indices, factor=weights, shaped=shaped)
+        return SumOfTerms(values, target=indices, factor=weights, count=cells, shaped=shaped)
+
+    def fed_shape(self, shape: Shape) -> tuple[int, int, int]:
+        """That of the features or gradients."""
+        batches, channels, cells, points = shape
+        return batches, channels, cells if self.forward else points
+
+    def most_met(self, indices: Array) -> int:
+        """The most products that a sum has."""
+        return 3 if self.forward else int(contributions(indices).max())
+
+    def nearest(self, draw: Draw, params: Params, dtype: DType, *, shape: Shape) -> RecipeOutput:
+        """The three nearest cells of every point of a cloud, weighted by their distances."""
+        batches, _, cells, points = shape
+        indices, ideal = nearest_triples(draw, batches, cells, points)
+        operands = network_operands(draw, self.fed, dtype, self.fed_shape(shape), ideal, self.most_met(indices))
+        return self.made(params, dtype, shape, indices, *operands)
+
+    def drawn(
+        self,
+        draw: Draw,
+        params: Params,
+        dtype: DType,
+        *,
+        shape: Shape,
+        triples: Triples = "even",
+        weights: Weights = "drawn",
+        values: Values = "lattice",
+    ) -> RecipeOutput:
+        """Cells, weights and features or gradients of these kinds."""
+        batches, _, cells, points = shape
+        indices = draw_triples(draw.stream("indices"), triples, batches, cells, points)
+        met = self.most_met(indices)
+        weight_bits, fed_bits = exact_bits(dtype, met, values)
+        if self.forward and weights == "one_left":
+            met = 1
+        factors = draw_values(draw.stream("weights"), values, dtype, indices.shape, weight_bits, terms=met)
+        fed = draw_values(draw.stream(self.fed), values, dtype, self.fed_shape(shape), fed_bits, terms=met, sign=-1)
+        return self.made(params, dtype, shape, indices, fed, changed_weights(draw.stream("changed"), weights, factors))
+
+    def listed(
+        self,
+        draw: Draw,
+        params: Params,
+        dtype: DType,
+        *,
+        shape: Shape,
+        indices: tuple[int, ...],
+        weights: tuple[int, ...],
+    ) -> RecipeOutput:
+        """The triples and the whole-numbered weights that the declaration lists, the same in every batch."""
+        batches, _, _, points = shape
+        if not len(indices) == len(weights) == 3 * points:
+            raise ValueError(f"indices and weights need {3 * points} entries, three for each of {points} points")
+        triples, factors = (
+            np.tile(np.array(entries, storage).reshape(points, 3), (batches, 1, 1))
+            for entries, storage in ((indices, "<i4"), (weights, dtype.storage))
+        )
+        _, bits = exact_bits(dtype, self.most_met(triples))
+        fed = draw_values(draw.stream(self.fed), "lattice", dtype, self.fed_shape(shape), bits)
+        return self.made(params, dtype, shape, triples, fed, factors)
+
+    def last_cells(self, draw: Draw, params: Params, dtype: DType, *, shape: Shape, named: int) -> RecipeOutput:
+        """The points name the last cells alone; all others are 0."""
+        batches, _, cells, points = shape
+        indices = draw_triples(draw.stream("indices"), "even", batches, named, points) + np.int32(cells - named)
+        weight_bits, fed_bits = exact_bits(dtype, self.most_met(indices))
+        weights = draw_values(draw.stream("weights"), "lattice", dtype, indices.shape, weight_bits)
+        fed = np.zeros(self.fed_shape(shape), dtype.storage)
+        of_named = fed[..., cells - named :] if self.forward else fed
+        of_named[...] = draw_values(draw.stream(self.fed), "lattice", dtype, of_named.shape, fed_bits)
+        return self.made(params, dtype, shape, indices, fed, weights)
+
+    def special(self, draw: Draw, params: Params, dtype: DType, *, shape: Shape, kind: Special) -> RecipeOutput:  # noqa: C901
+        """Random triples that leave one cell out; special values in every other channel of one cell or of one point,
+        or in one weight."""
+        batches, channels, cells, points = shape
+        made = self.drawn(draw, params, dtype, shape=(batches, channels, cells - 1, points), triples="random")
+        fed, indices, weights = made.inputs.values()
+        idle, point = cells // 2, points // 2
+        indices += indices >= idle
+        first, cell, _ = indices[0, point]
+        if self.forward:
+            fed = np.insert(fed, idle, 1, axis=2)
+            if first == cell or (indices[0] == cell).any(axis=1).all():
+                raise ValueError("some points must not name the special cell; give more cells or points")
+        every_other, one = (0, slice(None, None, 2), cell if self.forward else point), (0, point, 1)
+        match kind.split("_", 1):
+            case ["feature" | "grad", value]:
+                fed[every_other] = _NOT_FINITE[value]
+            case ["weight", value]:
+                weights[one] = _NOT_FINITE[value]
+            case ["idle", value]:
+                fed[..., idle] = _NOT_FINITE[value]
+            case ["zero", value]:
+                fed[every_other], weights[one] = _NOT_FINITE[value.removeprefix("times_")], 0
+            case ["inf", "times_zero"]:
+                fed[every_other], weights[one] = 0, np.inf
+            case ["inf", "minus_inf"] if self.forward:
+                fed[every_other], fed[0, ::2, first], weights[0, point, :2] = np.inf, -np.inf, 1
+            case ["inf", "minus_inf"]:
+                # Two points meet in a cell.
+                indices[0, 0, 1] = cell
+                fed[0, ::2, [0, point]], weights[0, 0, 1], weights[one] = np.inf, 1, -1
+            case ["overflow"]:
+                fed[every_other] = weights[one] = _LARGE[fed.itemsize]
+            case ["negative", "zero"]:
+                fed[every_other], weights[0, point] = -0.0, -0.0
+            case ["subnormal"]:
+                fed *= fed.dtype.type(_SUBNORMAL[fed.itemsize])
+        return self.inputs(params, shape, indices, fed, weights)
+
+    def made(
+        self, params: Params, dtype: DType, shape: Shape, indices: Array, fed: Array, weights: Array
+    ) -> RecipeOutput:
+        """The inputs of a case that right kernels can meet: sums of halves also in half."""
+        if dtype is DType.HALF and not self.forward and (met := contributions(indices).mean()) > _MAX_HALVES:
+            raise ValueError(f"{met:.0f} contributions meet in a cell; half adds at most {_MAX_HALVES}")
+        terms = self.terms(shape[2], fed, indices, weights).columns(_TESTED)
+        baseline = terms.sum(axis=0)
+        assert_conditioned(terms, baseline, self.criteria)
+        if dtype is DType.HALF:
+            rounded = baseline.astype(dtype.storage).astype(np.float64)
+            assert_conditioned(terms, rounded, self.criteria, arithmetic=DType.HALF, room=_HALF_ROOM)
+        return self.inputs(params, shape, indices, fed, weights)
+
+    def exactly_made(
+        self, params: Params, dtype: DType, shape: Shape, indices: Array, fed: Array, weights: Array
+    ) -> RecipeOutput:
+        """The same of float; every product and every sum, in any order, is a whole number that float32 holds."""
+        made = self.made(params, dtype, shape, indices, fed.astype("<f4"), weights.astype("<f4"))
+        if np.abs(self.terms(shape[2], fed, indices, weights).columns(_TESTED)).sum(axis=0).max() > 1 << 24:
+            raise ValueError("the terms need more than 24 bits")
+        return made
+
+    def inputs(self, params: Params, shape: Shape, indices: Array, fed: Array, weights: Array) -> RecipeOutput:
+        """The three inputs; the dims of the gradients of cells follow from none of them."""
+        outputs = {} if self.forward else {self.output: shape[:3]}
+        return RecipeOutput({self.fed: fed, "indices": indices, "weights": weights}, params, outputs=outputs)
+
+    @property
+    def recipes(self) -> dict[str, Recipe]:
+        """Those of both directions by name."""
+        return {one.__name__: one for one in (self.nearest, self.drawn, self.listed, self.last_cells, self.special)}
+
+
+def contributions(indices: Array) -> Array:
+    """How many entries name each cell, for the cells of all batches that any does."""
+    batches = np.arange(len(indices), dtype=np.int64)[:, None, None]
+    counts: Array = np.unique((batches << 32) + indices, return_counts=True)[1]
+    return counts
 
 
 def interpolation_checks(read: str, written: str, *, points: str, cells: str) -> tuple[Check, ...]:
@@ -253,11 +457,6 @@ def never_reached(points: str) -> Mapping[str, str]:
         "weights_large": "weights has the dims of indices, which is checked first",
         **{f"{tensor}_empty": f"{tensor} is {empty_before}" for tensor in ("indices", "weights")},
     }
-
-
-def exclusive_checks(read: str, written: str) -> Mapping[str, tuple[str, ...]]:
-    """`not_together`: a tensor without elements is neither strided nor large."""
-    return {f"{tensor}_{kind}": (f"{tensor}_empty",) for kind in ("strided", "large") for tensor in (read, written)}
 
 
 def interpolation_verdict(call: OpCall, *, points: str, cells: str) -> tuple[Status, bool]:
@@ -300,8 +499,10 @@ _SHAPE: Final = ("batches", "channels", "cells", "points")
 _DRAWN: Final = "drawn"
 
 
-def interpolation_space(special: tuple[str, ...]) -> Space:
-    """The recipes nearest, drawn, cancelling, last_cells, and special of these kinds; floats are no subnormal ones."""
+def interpolation_space(direction: Direction) -> Space:
+    """What the recipes of a direction draw; a device may take subnormal floats for 0."""
+    of_other = ("grad", "subnormal") if direction.forward else ("feature", "idle", "subnormal")
+    special = tuple(kind for kind in get_args(Special) if not kind.startswith(of_other))
 
     def draw(at: Mapping[str, Any]) -> Drawn | None:
         shape = tuple(at[name] for name in _SHAPE)

@@ -1,13 +1,13 @@
 """Mistakes that operators with three weighted cells per point share, in both directions; for mutants."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant
+from mluops_gtest.authoring import Array, Baseline, Mutant, OpCall
 from mluops_gtest.authoring.mistakes import (
-    Run,
     cached_by_shape,
     first_length_kept,
     input_cleared,
@@ -16,8 +16,11 @@ from mluops_gtest.authoring.mistakes import (
     tails_left,
 )
 from mluops_gtest.authoring.roundings import WRONG_WRITES, through_half
+from mluops_gtest.authoring.sum_of_terms import SumOfTerms
+from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs
+from mluops_gtest.authoring.wrong_sums import Terms, added, wrong_sum, wrong_sums
 
-from .interpolation import shortened
+from .interpolation import Direction, shortened
 
 # What kernels cut axes into.
 _TILE: Final = 64
@@ -125,41 +128,62 @@ WRONG_TRIPLES: Final = (
 )
 
 
-class Operands(NamedTuple):
-    """The inputs in float32: values [B, C, M] or [B, C, N], indices and weights [B, N, 3]; and M."""
+# What other suspects say, or the place that a mistake leaves.
+_SAID_OTHERWISE: Final = (
+    "weights_ignored",
+    "repeated_once",
+    "byte_indices",
+    "tile_base_lost",
+    "cell_tail",
+    "point_tail",
+)
+_SAID_OF_POINTS: Final = ("mean_of_three", "third_left_out")
 
-    values: Array
-    indices: Array
-    weights: Array
-    cells: int
+
+def misread(direction: Direction, change: Callable[[Entries], Entries]) -> Callable[[OpCall], OpCall]:
+    """The call with the cells and weights that a wrong kernel reads."""
+
+    def read(call: OpCall) -> OpCall:
+        entries = change(Entries(call.array("indices"), call.array("weights"), direction.cells_of(call)))
+        indices, weights = (np.ascontiguousarray(array) for array in entries[:2])
+        return with_inputs(call, indices=indices.astype(call.array("indices").dtype), weights=weights)
+
+    return read
 
 
-Read = Callable[[Operands], Operands]
-Write = Callable[[Array, Array], None]
+def interpolation_suspects(direction: Direction, reference: Callable[[OpCall], Baseline]) -> dict[str, Suspect]:
+    """Mistakes about the three cells and weights of every point."""
+    others = {*_SAID_OTHERWISE, *(_SAID_OF_POINTS if direction.forward else ())}
+    changes: dict[str, Callable[[Entries], Entries]] = {
+        f"it {message}": change for name, message, change in WRONG_TRIPLES if name not in others
+    }
+    changes["every weight is 1"] = lambda e: e.weighted(np.ones_like(e.weights))
+    if direction.forward:
+        changes["every weight is 1/3"] = lambda e: e.weighted(np.full_like(e.weights, 1 / 3))
+    return {words: as_read(reference, misread(direction, change)) for words, change in changes.items()}
 
 
-def wrong_reads(tensor: str, short: str, axis: str) -> Iterator[tuple[str, str, Read]]:
-    """Name, message, and what is read in place of the operands; `tensor` holds the values, [B, C, axis]."""
+def interpolation_mutants(direction: Direction, terms: Callable[[OpCall], SumOfTerms]) -> Iterator[Mutant]:
+    """What is read, added and written by mistake, and what another call finds."""
+    wrong = partial(wrong_sum, output=direction.output, terms=terms)
     for name, message, change in WRONG_TRIPLES:
-        yield name, message, _entries(change)
-    yield f"{short}_channels_last", f"reads {tensor} as [B, {axis}, C]", _values(_channels_last)
-    yield f"{short}_of_batch_0", f"adds no batch offset to {tensor}", _values(lambda array: array[:1])
-    yield "first_channel_everywhere", f"adds no channel offset to {tensor}", _values(lambda array: array[:, :1])
-    yield "half_inputs", "rounds float inputs to half", _rounded(through_half)
-    yield "bf16_inputs", "rounds float inputs to bf16", _rounded(lambda array: shortened(array, 8))
-    yield "tf32_inputs", "rounds float inputs to tf32", _rounded(lambda array: shortened(array, 11))
-
-
-def wrong_writes(tensor: str, short: str, axis: str) -> Iterator[tuple[str, str, Write]]:
-    """Name, message, and how the sums are written; `tensor` is the output, [B, C, axis]."""
-    yield f"{short}_channels_last", f"writes {tensor} as [B, {axis}, C]", _transposed
-    yield f"{short}_added_to", "adds to what the buffer held", _onto_the_old
-    yield "channel_tail", "loses the channels behind the last whole tile of 64", _without_channel_tail
-    yield from WRONG_WRITES
-
-
-def wrong_calls(right: Run, output: str, what: str) -> Iterator[Mutant]:
-    """What remains unwritten, and what another call finds; `what` the last axis of the output counts."""
+        yield wrong(name, message, read=misread(direction, change))
+    fed, given, axis = direction.fed, direction.fed.removesuffix("_output"), "M" if direction.forward else "N"
+    yield wrong(f"{given}_channels_last", f"reads {fed} as [B, {axis}, C]", read=_changed(_channels_last, fed))
+    yield wrong(f"{given}_of_batch_0", f"adds no batch offset to {fed}", read=_changed(_first_batch, fed))
+    yield wrong("first_channel_everywhere", f"adds no channel offset to {fed}", read=_changed(_first_channel, fed))
+    for name, narrow in _NARROW.items():
+        yield wrong(f"{name}_inputs", f"rounds float inputs to {name}", read=_changed(narrow, fed, "weights"))
+    for name in ("tf32", "bf16"):
+        yield wrong(f"{name}_products", f"rounds products to {name}", add=partial(_add_narrow, _NARROW[name]))
+    yield from wrong_sums(direction.output, terms)
+    written, axis, what = ("output", "N", "points") if direction.forward else ("result", "M", "cells")
+    yield wrong(f"{written}_channels_last", f"writes {direction.output} as [B, {axis}, C]", write=_transposed)
+    yield wrong(f"{written}_added_to", "adds to what the buffer held", write=_onto_the_old)
+    yield wrong("channel_tail", "loses the channels behind the last whole tile of 64", write=_without_channel_tail)
+    for name, message, write in WRONG_WRITES:
+        yield wrong(name, message, write=write)
+    right, output = wrong("", "").run, direction.output
     yield from tails_left(right, output, 2, what, (16, 128))
     yield part_left(right, output, 1, "channels")
     yield cached_by_shape(right)
@@ -168,20 +192,24 @@ def wrong_calls(right: Run, output: str, what: str) -> Iterator[Mutant]:
     yield input_cleared(right, "weights")
 
 
-def _entries(change: Callable[[Entries], Entries]) -> Read:
-    def read(operands: Operands) -> Operands:
-        entries = change(Entries(operands.indices, operands.weights, operands.cells))
-        return operands._replace(indices=entries.indices, weights=entries.weights)
-
-    return read
+def _changed(change: Callable[[Array], Array], *names: str) -> Callable[[OpCall], OpCall]:
+    """The call with other values in these inputs."""
+    return lambda call: with_inputs(call, **{name: np.ascontiguousarray(change(call.array(name))) for name in names})
 
 
-def _values(change: Callable[[Array], Array]) -> Read:
-    return lambda given: given._replace(values=np.broadcast_to(change(given.values), given.values.shape))
+def _add_narrow(narrow: Callable[[Array], Array], terms: Terms) -> Array:
+    return added(terms.become(narrow(terms.products)))
 
 
-def _rounded(change: Callable[[Array], Array]) -> Read:
-    return lambda given: given._replace(values=change(given.values), weights=change(given.weights))
+_NARROW: Final[dict[str, Callable[[Array], Array]]] = {
+    "half": through_half,
+    "bf16": partial(shortened, bits=8),
+    "tf32": partial(shortened, bits=11),
+}
+
+
+def _first_channel(values: Array) -> Array:
+    return np.broadcast_to(values[:, :1], values.shape)
 
 
 def _channels_last(values: Array) -> Array:

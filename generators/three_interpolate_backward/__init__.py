@@ -1,178 +1,35 @@
 """three_interpolate_backward: each point adds its gradient, weighted, to the gradients of three cells."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Baseline,
-    Bound,
-    DType,
-    OpCall,
-    Operator,
-    OutputSpec,
-    Status,
-    TensorSpec,
-    Theory,
-    axis,
-    diff1_and_diff2,
-)
+from mluops_gtest.authoring import Array, DType, OpCall, Operator, OutputSpec, Status, TensorSpec, axis, diff1_and_diff2
 from mluops_gtest.authoring.c_api import c_function
 from mluops_gtest.authoring.exact_numbers import ExactElement, products, total
 from mluops_gtest.authoring.left_open import find_subnormal
-from mluops_gtest.authoring.rows import scattered
-from mluops_gtest.authoring.sums import exact_sums, largest_magnitude, lattice_exponent, lattice_unit, sums_are_exact
-from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs
+from mluops_gtest.authoring.sum_of_terms import SumOfTerms, define_sums
 
-from .._shared.interpolation import (
-    ANSWERED_ANYWAY,
-    exclusive_checks,
-    interpolation_checks,
-    interpolation_verdict,
-    never_reached,
-)
-from .._shared.products import Terms, lost_terms
-from .._shared.wrong_interpolation import WRONG_TRIPLES, Entries
+from .._shared.interpolation import Direction, interpolation_checks, interpolation_verdict, never_reached
+from .._shared.wrong_interpolation import interpolation_suspects
 
 # §1.5.1
 CRITERIA: Final = diff1_and_diff2(3e-3)
+DIRECTION: Final = Direction("grad_output", "grad_features", CRITERIA)
 
 
-# The oracle: all products that meet in a cell, added exactly and rounded once; and the figures for efficiency.
+# The oracle (§1.2): every contribution counts, also those of one triple to one cell. A cell that nobody names is 0,
+# whatever the buffer held: no document asks the caller to clear it, only mmcv needs that.
 
 
-# Products or sums in progress: 512 KiB of float64 stay in the cache.
-_BLOCK: Final = 1 << 16
-# The same where sums are exact whatever cancels: products sorted by cell for each block, so that blocks are larger.
-_EXACT_BLOCK: Final = 1 << 21
+def terms(call: OpCall) -> SumOfTerms:
+    """All products that meet in a cell (§3.3: in no fixed order)."""
+    return DIRECTION.terms(DIRECTION.cells_of(call), *call.arrays("grad_output", "indices", "weights"))
 
 
-def reference(call: OpCall) -> Baseline:
-    """grad_features, the same bits on every machine."""
-    grad, indices, weights = (call.array(name) for name in ("grad_output", "indices", "weights"))
-    result = np.empty(call.tensor("grad_features").dims, grad.dtype)
-    add = scatter if _float64_is_exact(grad, indices, weights) else _one_by_one
-    # A sum beyond the largest number becomes infinite, and infinite inputs may make NaN: answers, not accidents.
-    with np.errstate(over="ignore", invalid="ignore"):
-        for batch in range(len(grad)):
-            add(result[batch], grad[batch], indices[batch], weights[batch])
-    # Which NaN an operation gives differs between processors.
-    np.copyto(result, result.dtype.type(np.nan), where=np.isnan(result))
-    return Baseline({"grad_features": result})
-
-
-def scatter(result: Array, grad: Array, indices: Array, weights: Array) -> None:
-    """Write the sums of one batch, added in float64 in the order of points."""
-    channels, cells = result.shape
-    step = max(1, min(channels, _BLOCK // max(indices.size, cells)))
-    factors = weights.astype(np.float64)
-    for first in range(0, channels, step):
-        rows = grad[first : first + step].astype(np.float64)
-        # A product of two float32 values has at most 48 bits: float64 holds it. Every contribution counts, also those
-        # of one triple to one cell. A cell that nobody names is 0, whatever the buffer held: no document asks the
-        # caller to clear it, only mmcv needs that.
-        result[first : first + step] = scattered(rows, indices, factors, cells)
-
-
-def _one_by_one(result: Array, grad: Array, indices: Array, weights: Array) -> None:
-    result[...] = 0
-    met = np.bincount(indices.reshape(-1))
-    step = max(1, _EXACT_BLOCK // int(met.max() * np.count_nonzero(met)))
-    for first in range(0, len(grad), step):
-        cells, products = products_by_cell(grad[first : first + step], indices, weights)
-        sums = exact_sums(products.reshape(len(products), -1)).reshape(len(cells), -1)
-        result[first : first + step, cells] = sums.T
-
-
-def products_by_cell(grad: Array, indices: Array, weights: Array) -> tuple[Array, Array]:
-    """The cells that a batch names, ascending, and their products as float64 [T, cells, C], padded with zeros."""
-    order = np.argsort(indices, axis=None, kind="stable")
-    cells, starts, counts = np.unique(indices.reshape(-1)[order], return_index=True, return_counts=True)
-    place = np.repeat(np.arange(len(cells)), counts)
-    rank = np.arange(len(order)) - np.repeat(starts, counts)
-    products = np.zeros((counts.max(), len(cells), len(grad)))
-    products[rank, place] = grad.T[order // 3].astype(np.float64) * weights.reshape(-1, 1)[order].astype(np.float64)
-    return cells, products
-
-
-def contributions(indices: Array) -> Array:
-    """How many entries name each cell, for the cells of all batches that any does."""
-    batches = np.arange(len(indices), dtype=np.int64)[:, None, None]
-    counts: Array = np.unique((batches << 32) + indices, return_counts=True)[1]
-    return counts
-
-
-def _float64_is_exact(grad: Array, indices: Array, weights: Array) -> bool:
-    exponent = lattice_exponent(grad) + lattice_exponent(weights)
-    largest = largest_magnitude(grad) * largest_magnitude(weights)
-    return sums_are_exact(exponent, largest, int(contributions(indices).max()))
-
-
-def theory(call: OpCall) -> Theory:
-    """All four tensors once; three products and three additions per gradient."""
-    tensors = (*call.inputs, *call.outputs)
-    grad = call.tensor("grad_output")
-    return Theory(sum(call.tensor(name).desc.nbytes for name in tensors), 6 * grad.desc.count)
-
-
-# What arithmetic allows: a cell is a sum of the products that meet there, in any order (§1.2).
-
-
-def bound(call: OpCall) -> dict[str, Bound]:
-    """Σ|gradient · weight| of every cell; a term meets the rounding of its product and as many additions as terms."""
-    grad, indices, weights = (call.array(name) for name in ("grad_output", "indices", "weights"))
-    dims = call.tensor("grad_features").dims
-    magnitude, roundings = np.empty(dims, np.float32), np.empty((dims[0], 1, dims[2]), np.int64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for batch in range(dims[0]):
-            scatter(magnitude[batch], np.abs(grad[batch]), indices[batch], np.abs(weights[batch]))
-            roundings[batch, 0] = np.bincount(indices[batch].reshape(-1), minlength=dims[2])
-    return {"grad_features": Bound(magnitude, roundings, unit=lattice_unit(grad, weights), products=True)}
-
-
-# Mistakes that kernels make where contributions meet in a cell (§3.3: in no fixed order).
-
-
-def _contributions(call: OpCall) -> Terms:
-    grad, indices, weights = (call.array(name) for name in ("grad_output", "indices", "weights"))
-    batches, _, cells = call.tensor("grad_features").dims
-    products = grad.swapaxes(1, 2)[:, :, None].astype(np.float64) * weights[..., None]
-    places = np.arange(batches)[:, None, None] * cells + indices
-    return Terms(products.reshape(-1, grad.shape[1]), places.reshape(-1), batches * cells)
-
-
-def _shaped(sums: Array, call: OpCall) -> Array:
-    batches, channels, cells = call.tensor("grad_features").dims
-    return sums.reshape(batches, cells, channels).swapaxes(1, 2)
-
-
-# Named above, or by the place that they leave.
-_TOLD_OTHERWISE = {
-    "weights_ignored", "repeated_once", "byte_indices", "tile_base_lost", "cell_tail", "point_tail",
-}  # fmt: skip
-
-
-def _misread(change: Callable[[Entries], Entries]) -> Suspect:
-    """The three cells and weights of every point as a wrong kernel reads them."""
-
-    def read(call: OpCall) -> OpCall:
-        entries = change(Entries(call.array("indices"), call.array("weights"), call.tensor("grad_features").dims[2]))
-        indices, weights = (np.ascontiguousarray(array) for array in entries[:2])
-        return with_inputs(call, indices=indices.astype(call.array("indices").dtype), weights=weights)
-
-    return as_read(reference, read)
-
-
-SUSPECTS = {
-    **lost_terms("grad_features", "contribution", "cell", _contributions, _shaped),
-    "every weight is 1": as_read(
-        reference, lambda call: with_inputs(call, weights=np.ones_like(call.array("weights")))
-    ),
-    **{f"it {message}": _misread(change) for name, message, change in WRONG_TRIPLES if name not in _TOLD_OTHERWISE},
-}
+DEFINITION = define_sums("grad_features", terms, term="contribution", place="cell")
 
 
 # One element of grad_features as §1.2 defines it: every entry that names the cell adds its product.
@@ -263,13 +120,9 @@ OPERATOR = Operator(
     # §1.3 prints grad_features as [B, C, N]; §1.4's [B, C, M] is right, and M is known from it alone.
     checks=interpolation_checks("grad_output", "grad_features", points="grad_output", cells="grad_features"),
     subsumed=never_reached("grad_output"),
-    not_together=exclusive_checks("grad_output", "grad_features"),
-    answered_anyway=ANSWERED_ANYWAY,
-    reference=reference,
+    definition=DEFINITION,
     kernel=kernel,
-    theory=theory,
-    bound=bound,
-    suspects=SUSPECTS,
+    suspects=interpolation_suspects(DIRECTION, DEFINITION.reference),
     left_open={"subnormal": find_subnormal},
     # §3.3: contributions meet in no fixed order.
     order_free=True,

@@ -18,9 +18,12 @@ from mluops_gtest.authoring.mistakes import (
     tails_left,
 )
 from mluops_gtest.authoring.narrowing import NARROW, wrapped
-from mluops_gtest.authoring.roundings import clamped, flushed, nan_cleared, through_half
+from mluops_gtest.authoring.roundings import flushed, through_half
+from mluops_gtest.authoring.suspects import with_inputs
+from mluops_gtest.authoring.wrong_sums import Terms, added, wrong_sum, wrong_sums
 
 from .._shared.interpolation import shortened
+from . import channels_first, counted, terms
 
 # The right pooling in steps that can be replaced one by one; mutants do.
 
@@ -56,15 +59,6 @@ def all_of(conditions: Iterable[Array]) -> Array:
     return both
 
 
-def add(output: Array, cells: Array, features: Array) -> None:
-    """Add features [n, C] to the cells [n] of the output [cells, C]."""
-    np.add.at(output, cells, features)
-
-
-def _clear(output: Array) -> None:
-    output[...] = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Steps:
     """What is done, step by step; a mistake replaces one of them."""
@@ -75,11 +69,6 @@ class Steps:
     # (points, which of them count) → pos_memo.
     memo: Callable[[Points, Array], Array] = Points.memo
     cells: Callable[[Points], Array] = Points.cells
-    # (input_features [B, N, C], which points count) → what is added for each point.
-    features: Callable[[Array, Array], Array] = lambda features, _: features
-    # output_features [B, Y, X, C] before anything is added.
-    clear: Callable[[Array], None] = _clear
-    add: Callable[[Array, Array, Array], None] = add
 
 
 def apply(steps: Steps, call: OpCall) -> Status:
@@ -90,22 +79,20 @@ def apply(steps: Steps, call: OpCall) -> Status:
     points = steps.points(Points(batch, x, y, z, (width, height, depth)))
     inside = steps.inside(points)
     call.array("pos_memo")[...] = steps.memo(points, inside)
-    output = call.array("output_features")
-    steps.clear(output)
-    cells = steps.cells(points)
-    features = steps.features(call.array("input_features"), inside)
+    output, cells = call.array("output_features"), steps.cells(points)
+    output[...] = 0
     # What would land in memory of others is not added.
     inside = inside & (cells >= 0) & (cells < output.size // output.shape[-1])
     with np.errstate(invalid="ignore", over="ignore"):
-        steps.add(output.reshape(-1, output.shape[-1]), cells[inside], features[inside])
+        np.add.at(output.reshape(-1, output.shape[-1]), cells[inside], call.array("input_features")[inside])
     return Status.SUCCESS
 
 
-# What kernels cut axes into, and points that one vector instruction takes.
+# What kernels cut axes into.
 _TILE: Final = 64
-_VECTOR: Final = 16
 
 _right = partial(apply, Steps())
+_wrong_sum = partial(wrong_sum, output="output_features", terms=terms, right=_right)
 
 
 def _wrong(name: str, message: str, steps: Steps) -> Mutant:
@@ -177,91 +164,37 @@ def _transposed(points: Points) -> Array:
 # What is added.
 
 
-def _channels_first(features: Array, _: Array) -> Array:
-    batches, count, channels = features.shape
-    return features.reshape(batches, channels, count).swapaxes(1, 2)
+def _misread(change: Callable[[Array], Array]) -> Callable[[OpCall], OpCall]:
+    """input_features as a wrong kernel reads them."""
+    return lambda call: with_inputs(call, input_features=np.ascontiguousarray(change(call.array("input_features"))))
 
 
-def _compacted(features: Array, inside: Array) -> Array:
+def _compacted(call: OpCall) -> OpCall:
     """The features of the first points go to those that count, in their order."""
+    inside = counted(call.array("geom_xyz"), *(call.param(f"num_voxel_{axis}") for axis in "xyz"))
     rank = np.maximum(np.cumsum(inside, axis=1) - 1, 0)
-    return np.take_along_axis(features, rank[..., None], axis=1)
+    return with_inputs(call, input_features=np.take_along_axis(call.array("input_features"), rank[..., None], axis=1))
 
 
-def _each(change: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
-    return lambda features, _: change(features)
-
-
-def _last_wins(output: Array, cells: Array, features: Array) -> None:
-    for cell, row in zip(cells.tolist(), features, strict=True):
-        output[cell] = row
-
-
-def _first_wins(output: Array, cells: Array, features: Array) -> None:
-    _last_wins(output, cells[::-1], features[::-1])
-
-
-def _lost_in_a_vector(output: Array, cells: Array, features: Array) -> None:
-    """Of points that meet within a vector of 16 one survives."""
-    for first in range(0, len(cells), _VECTOR):
-        part = slice(first, first + _VECTOR)
-        output[cells[part]] += features[part]
-
-
-def _lost_between_threads(output: Array, cells: Array, features: Array) -> None:
-    """Where both halves of the points meet, the second thread's sum is written over the first one's."""
-    for part in (slice(0, len(cells) // 2), slice(len(cells) // 2, None)):
-        output[cells[part]] = 0
-        add(output, cells[part], features[part])
-
-
-def _mean(output: Array, cells: Array, features: Array) -> None:
-    add(output, cells, features)
-    output /= np.maximum(np.bincount(cells, minlength=len(output)), 1)[:, None]
-
-
-def _largest(output: Array, cells: Array, features: Array) -> None:
-    output[cells] = -np.inf
-    np.maximum.at(output, cells, features)
-
-
-def _in_half(output: Array, cells: Array, features: Array) -> None:
-    sums = np.zeros(output.shape, np.float16)
-    add(sums, cells, features.astype(np.float16))
-    output[...] = sums
-
-
-def _fixed_point(output: Array, cells: Array, features: Array) -> None:
+def _fixed_point(points: Terms) -> Array:
     """Integer atomics: sums are multiples of 2^-16."""
-    add(output, cells, np.round(features * 65536) / 65536)
+    return added(points.become(np.round(points.products * 65536) / 65536))
 
 
-def _afterwards(change: Callable[[Array], Array]) -> Callable[[Array, Array, Array], None]:
-    def wrong(output: Array, cells: Array, features: Array) -> None:
-        add(output, cells, features)
-        output[...] = change(output)
-
-    return wrong
+def _point_tail_dropped(points: Terms) -> Array:
+    whole = len(points.places) // _TILE * _TILE or len(points.places)
+    return added(points.part(slice(whole)))
 
 
-def _clamped_throughout(output: Array, cells: Array, features: Array) -> None:
-    add(output, cells, clamped(features))
-    output[...] = clamped(output)
+def _last_cell_dropped(output: Array, sums: Array) -> None:
+    output[...] = sums
+    output[-1, -1, -1] = 0
 
 
-def _last_cell_dropped(output: Array, cells: Array, features: Array) -> None:
-    add(output, cells, features)
-    output[-1] = 0
-
-
-def _point_tail_dropped(output: Array, cells: Array, features: Array) -> None:
-    whole = len(cells) // _TILE * _TILE or len(cells)
-    add(output, cells[:whole], features[:whole])
-
-
-def _channel_tail_dropped(output: Array, cells: Array, features: Array) -> None:
-    whole = features.shape[1] // _TILE * _TILE or features.shape[1]
-    add(output[:, :whole], cells, features[:, :whole])
+def _channel_tail_dropped(output: Array, sums: Array) -> None:
+    output[...] = 0
+    whole = sums.shape[-1] // _TILE * _TILE or sums.shape[-1]
+    output[..., :whole] = sums[..., :whole]
 
 
 def _mask_multiplied(call: OpCall) -> Status:
@@ -272,15 +205,21 @@ def _mask_multiplied(call: OpCall) -> Status:
     return status
 
 
+def _channels_in_8_bits(output: Array, sums: Array) -> None:
+    output[...] = 0
+    output[..., : 1 << 8] = sums[..., : 1 << 8]
+
+
 # What was there before.
 
 
-def _nothing(output: Array) -> None:
-    """The sums come on top; the buffer may hold a signalling NaN."""
-
-
-def _clear_first_batch(output: Array) -> None:
-    output[0] = 0
+def _left_by_others(call: OpCall, first: int) -> Status:
+    """From this batch on, the sums come on top; the buffer may hold a signalling NaN."""
+    before = call.array("output_features")[first:].copy()
+    status = _right(call)
+    with np.errstate(invalid="ignore", over="ignore"):
+        call.array("output_features")[first:] += before
+    return status
 
 
 def _untouched(call: OpCall) -> Array:
@@ -364,38 +303,29 @@ MUTANTS: Final = (
     _wrong("row_by_depth", "z chooses the row in place of y", Steps(cells=lambda p: replace(p, y=p.z).cells())),
     _wrong("int8_cells", "linear cells kept in 8 bits", Steps(cells=lambda p: wrapped(8)(p.cells()))),
     # What is added.
-    _wrong("features_channels_first", "input_features read as [B, C, N]", Steps(features=_channels_first)),
-    _wrong(
+    _wrong_sum("features_channels_first", "input_features read as [B, C, N]", read=channels_first),
+    _wrong_sum(
         "features_of_batch_0",
         "every batch adds the first one's features",
-        Steps(features=lambda features, _: np.broadcast_to(features[:1], features.shape)),
+        read=_misread(lambda features: np.broadcast_to(features[:1], features.shape)),
     ),
-    _wrong("features_compacted", "features are counted through the points inside alone", Steps(features=_compacted)),
-    _wrong("half_features", "features rounded to half", Steps(features=_each(through_half))),
-    _wrong("bf16_features", "features rounded to bf16", Steps(features=_each(lambda f: shortened(f, 8)))),
-    _wrong("nan_skipped", "NaN counts as 0", Steps(features=_each(nan_cleared))),
+    _wrong_sum("features_compacted", "features are counted through the points inside alone", read=_compacted),
+    _wrong_sum("half_features", "features rounded to half", read=_misread(through_half)),
+    _wrong_sum("bf16_features", "features rounded to bf16", read=_misread(partial(shortened, bits=8))),
     Mutant("mask_multiplied", "points outside are multiplied by 0 instead of left out", _mask_multiplied),
     # How it is added.
-    _wrong("last_point_wins", "features are assigned, not added", Steps(add=_last_wins)),
-    _wrong("first_point_wins", "the first point of a cell alone counts", Steps(add=_first_wins)),
-    _wrong(
-        "lost_in_a_vector", "of 16 points that are added at once, one per cell survives", Steps(add=_lost_in_a_vector)
+    *wrong_sums("output_features", terms, products=False, right=_right),
+    _wrong_sum("fixed_point", "features are rounded to multiples of 2^-16 for integer atomics", add=_fixed_point),
+    _wrong_sum("last_cell_dropped", "the last cell stays 0", write=_last_cell_dropped),
+    _wrong_sum("point_tail_dropped", "points behind the last whole tile of 64 are lost", add=_point_tail_dropped),
+    _wrong_sum(
+        "channel_tail_dropped", "channels behind the last whole vector of 64 are lost", write=_channel_tail_dropped
     ),
-    _wrong("lost_between_threads", "two threads overwrite each other's sums", Steps(add=_lost_between_threads)),
-    _wrong("mean", "sums are divided by the number of points", Steps(add=_mean)),
-    _wrong("largest", "the largest feature of a cell in place of the sum", Steps(add=_largest)),
-    _wrong("half_accumulator", "sums are kept in half precision", Steps(add=_in_half)),
-    _wrong("fixed_point", "features are rounded to multiples of 2^-16 for integer atomics", Steps(add=_fixed_point)),
-    _wrong("infinite_clamped", "infinities become the largest float", Steps(add=_clamped_throughout)),
-    _wrong("last_cell_dropped", "the last cell stays 0", Steps(add=_last_cell_dropped)),
-    _wrong("point_tail_dropped", "points behind the last whole tile of 64 are lost", Steps(add=_point_tail_dropped)),
-    _wrong(
-        "channel_tail_dropped", "channels behind the last whole vector of 64 are lost", Steps(add=_channel_tail_dropped)
-    ),
+    _wrong_sum("channels_in_8_bits", "of more than 256 channels those behind are lost", write=_channels_in_8_bits),
     # What was there before.
-    _wrong("output_not_cleared", "output_features is not set to 0 first", Steps(clear=_nothing)),
-    _wrong(
-        "first_batch_cleared", "only the first batch of output_features is set to 0", Steps(clear=_clear_first_batch)
+    Mutant("output_not_cleared", "output_features is not set to 0 first", partial(_left_by_others, first=0)),
+    Mutant(
+        "first_batch_cleared", "only the first batch of output_features is set to 0", partial(_left_by_others, first=1)
     ),
     left("untouched_left", "cells without a point are not written", _right, "output_features", _untouched),
     # What another call finds.
@@ -409,18 +339,9 @@ MUTANTS: Final = (
 # Right implementations that the document allows; the cases of each tag alone tell them apart.
 
 
-def _flush_sums(output: Array, cells: Array, features: Array) -> None:
-    add(output, cells, features)
-    output[...] = flushed(output)
-
-
 VARIANTS: Final = {
     "subnormal": (
-        Mutant(
-            "subnormal_features_flushed",
-            "subnormal features count as 0",
-            partial(apply, Steps(features=lambda features, _: flushed(features))),
-        ),
-        Mutant("subnormal_sums_flushed", "subnormal sums become 0", partial(apply, Steps(add=_flush_sums))),
+        _wrong_sum("subnormal_features_flushed", "subnormal features count as 0", read=_misread(flushed)),
+        _wrong_sum("subnormal_sums_flushed", "subnormal sums become 0", add=lambda points: flushed(added(points))),
     ),
 }

@@ -8,6 +8,7 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
+from mluops_gtest.authoring.sum_of_terms import SumOfTerms
 from mluops_gtest.authoring.sums import (
     assert_conditioned,
     exact_sums,
@@ -20,8 +21,7 @@ from . import CRITERIA, counted
 
 # What the points carry, conditioned so that float32 sums in any order stay well within the criterion.
 
-
-# Terms that the conditioning test looks at, the most crowded cells first.
+# Terms that the conditioning test looks at: small cases wholly, others by their first channels.
 _TESTED = 1 << 18
 
 Values = Callable[[Draw, Array, int], Array]
@@ -62,6 +62,13 @@ def leading(draw: Draw, cells: Array, channels: int) -> Array:
     return features
 
 
+def last_channel(draw: Draw, cells: Array, channels: int) -> Array:
+    """Like `full`, and the last channel outweighs 2^16 others together: who loses it fails by the criteria alone."""
+    features = full(draw, cells, channels)
+    features[:, :-1] *= np.float32(2.0**-20)
+    return features
+
+
 def wide(draw: Draw, cells: Array, channels: int) -> Array:
     """Exponents over 41 binades, more than one float64 accumulator holds exactly."""
     return draw.stream("input_features").mantissas((len(cells), channels), exponents=(-30, 10))
@@ -96,7 +103,7 @@ def nearly_normal(draw: Draw, cells: Array, channels: int) -> Array:
 
 VALUES: dict[str, Values] = {
     kind.__name__: kind
-    for kind in (full, exact, positive, small, leading, wide, wider, cancelling, tiny, nearly_normal)
+    for kind in (full, exact, positive, small, leading, last_channel, wide, wider, cancelling, tiny, nearly_normal)
 }
 
 
@@ -111,22 +118,18 @@ def ranks(cells: Array) -> Array:
 
 
 def assert_any_order(features: Array, cells: Array) -> None:
-    """float32 sums of the most crowded cells pass the criterion with room, in any order; points at −1 do not count."""
-    order = np.argsort(cells, kind="stable")[np.count_nonzero(cells < 0) :]
-    firsts = np.flatnonzero(np.diff(cells[order], prepend=-1))
-    if len(firsts) == 0:
+    """float32 sums of the cells pass the criterion with room, in any order; points at −1 do not count."""
+    if cells.max() < 0:
         return
-    counts = np.diff(firsts, append=len(order))
-    longest, channels = int(counts.max()), features.shape[1]
-    crowded = np.argsort(-counts, kind="stable")[: max(1, _TESTED // (longest * channels))]
-    terms = np.zeros((longest, len(crowded), channels), np.float64)
-    for place, (first, count) in enumerate(zip(firsts[crowded], counts[crowded], strict=True)):
-        terms[:count, place] = features[order[first : first + count]]
-    columns = terms.reshape(longest, len(crowded) * channels)
+    points = SumOfTerms(features[None], target=cells[None, :, None], count=int(cells.max()) + 1)
+    columns = points.columns(_TESTED)
     assert_conditioned(columns, exact_sums(columns), CRITERIA)
 
 
-Kind = Literal["full", "exact", "positive", "small", "leading", "wide", "wider", "cancelling", "tiny", "nearly_normal"]
+Kind = Literal[
+    "full", "exact", "positive", "small", "leading", "last_channel", "wide", "wider", "cancelling", "tiny",
+    "nearly_normal",
+]  # fmt: skip
 NonFinite = Literal["nan", "inf", "negative_inf", "inf_minus_inf", "overflow", "outside"]
 
 _DEFAULTS = {"batch_size": 1, "num_channels": 2, "num_voxel_x": 4, "num_voxel_y": 3, "num_voxel_z": 1}
@@ -290,7 +293,6 @@ def _made(draw: Draw, params: dict[str, Any], dtype: DType, geometry: Array, val
 
 
 # What fuzzing draws: points in, around and far outside of the grid, alone and crowded.
-
 
 _PARAMS = ("batch_size", "num_points", "num_channels", "num_voxel_x", "num_voxel_y", "num_voxel_z")
 # The recipe has as many points as cells or corners.

@@ -1,5 +1,7 @@
 """Rows that lie anywhere, in float64: gathered and added, with the native core and without it to the same bits."""
 
+from typing import Final
+
 import numpy as np
 
 from mluops_gtest.base.native.arrays import (
@@ -20,9 +22,11 @@ __all__ = [
     "native_distances",
     "native_give",
     "scattered",
-    "weighted",
     "wide_rows",
 ]
+
+# As many terms per point the native core blends and scatters.
+_NATIVE_TERMS: Final = 3
 
 
 def wide_rows(rows: Array, sources: Array, out: Array | None = None) -> Array:
@@ -44,32 +48,28 @@ def add_rows(sums: Array, targets: Array, rows: Array) -> None:
         np.add.at(sums, targets, rows)
 
 
-def weighted(rows: Array, cells: Array, weights: Array) -> tuple[Array, Array, Array]:
-    """Three float64 [R, N]: rows[r, cells[t, n]] · weights[t, n] of float64 [R, M], int32 [3, N] and float64 [3, N]."""
-    # All cells exist, and "clip" spares the check of each.
-    first, second, third = (
-        rows.take(of, axis=1, mode="clip") * weight for of, weight in zip(cells, weights, strict=True)
-    )
-    return first, second, third
-
-
 def blended(rows: Array, cells: Array, weights: Array) -> Array:
-    """float64 [R, N]: the sum of the three that `weighted` gives, in their order."""
+    """float64 [R, N]: the sum over t of rows[r, cells[t, n]] · weights[t, n], in order.
+
+    float64 [R, M], int32 [T, N] and float64 [T, N].
+    """
     sums = np.empty((len(rows), cells.shape[1]), np.float64)
-    if native_blend(rows, cells, weights, sums):
+    if len(cells) == _NATIVE_TERMS and native_blend(rows, cells, weights, sums):
         return sums
-    first, second, third = weighted(rows, cells, weights)
-    np.add(first, second, out=sums)
-    return np.add(sums, third, out=sums)
+    # All cells exist, and "clip" spares the check of each.
+    np.multiply(rows.take(cells[0], axis=1, mode="clip"), weights[0], out=sums)
+    for of, weight in zip(cells[1:], weights[1:], strict=True):
+        sums += rows.take(of, axis=1, mode="clip") * weight
+    return sums
 
 
 def scattered(rows: Array, cells: Array, weights: Array, count: int) -> Array:
     """float64 [R, count]: cell cells[n, t] of row r sums rows[r, n] · weights[n, t], one product after the other.
 
-    float64 [R, N], int32 [N, 3] and float64 [N, 3].
+    float64 [R, N], int32 [N, T] and float64 [N, T].
     """
     sums = np.zeros((len(rows), count), np.float64)
-    if native_scatter(rows, cells, weights, sums):
+    if cells.shape[1] == _NATIVE_TERMS and native_scatter(rows, cells, weights, sums):
         return sums
     places = np.arange(len(rows))[:, None] * count + cells.reshape(-1)
     products = rows[:, :, None] * weights

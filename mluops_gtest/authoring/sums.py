@@ -108,6 +108,21 @@ def exact_sums(terms: Array) -> Array:
     return sums
 
 
+def odd_sums(terms: Array) -> Array:
+    """Column sums like `exact_sums`, rounded to odd: narrowing them to float or half rounds as if the exact sum were.
+
+    53 bits are more than two above the 24 of a float, so the last one, set wherever bits were lost, breaks every tie.
+    A sum of −0 alone is −0.
+    """
+    sums = exact_sums(terms)
+    with np.errstate(invalid="ignore"):
+        lost = exact_sums(np.concatenate([terms, -sums[None]]))
+    even = (sums.view(np.int64) & 1) == 0
+    odd = np.nextafter(sums, np.where(lost > 0, np.inf, -np.inf))
+    rounded = np.where(np.isfinite(sums) & even & (lost != 0), odd, sums)
+    return np.where((rounded == 0) & np.signbit(terms).all(axis=0), -0.0, rounded)
+
+
 def assert_conditioned(
     terms: Array,
     baseline: Array,

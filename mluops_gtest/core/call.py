@@ -230,6 +230,10 @@ class OpCall(Value):
             raise ValueError(f"{self.operator}: the data pointer of {name!r} is null")
         return array
 
+    def arrays(self, *names: str) -> tuple[Array, ...]:
+        """The buffers of these tensors."""
+        return tuple(map(self.array, names))
+
     def param(self, name: str) -> Any:
         """The parameter of that name; only for calls whose parameters are known to be present."""
         if self.params is None:

@@ -339,7 +339,7 @@ MISTAKES = {
         ("input_features is read as [B, C, N]", "features_channels_first", "bevdepth_twin"),
         ("every batch is pooled into the first", "batch_ignored", "bevdepth_twin"),
         ("pos_memo is (x, y, z)", "memo_xyz", "bevdepth_twin"),
-        ("the first point of every cell wins", "first_point_wins", "bevdepth_twin"),
+        ("the first point of every cell wins", "first_wins", "bevdepth_twin"),
         ("the mean of the points is taken", "mean", "bevdepth_twin"),
         ("the largest feature of the points is taken", "largest", "bevdepth_twin"),
     ),

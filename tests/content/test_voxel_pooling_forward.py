@@ -6,12 +6,14 @@ import math
 import numpy as np
 import pytest
 
-from generators.voxel_pooling_forward import SEGMENT, pooled
 from generators.voxel_pooling_forward.recipes import INT32_MAX, INT32_MIN, VALUES, assert_any_order, cells_of, ranks
 from mluops_gtest.authoring import Draw, DType, OpCall, Status
 from mluops_gtest.authoring.sums import lattice_exponent, sums_are_exact
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.catalog.declarations import load_declarations
+from mluops_gtest.catalog.make import make_case
+from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.search.audit_declarations import judged
 from tests.conftest import ROOT
 from tests.support.operator_calls import BOTH, OPERATORS, poisoned_call
 
@@ -44,35 +46,25 @@ def call_for(geometry, features, extents) -> OpCall:
         [2.0**100, 1.0, -(2.0**100)],
         [2.0**127, 2.0**-149, -(2.0**127)],
     ],
-    ids=["one accumulator", "two accumulators", "two accumulators, odd bits", "fsum", "the whole range"],
+    ids=["exact in float64", "wide", "wide, odd bits", "wider", "the whole range"],
 )
 def test_what_plain_float64_would_lose_is_kept(column):
     features = np.array(column, "<f4")[:, None]
     for order in itertools.permutations(range(len(column))):
-        sums = pooled(features[list(order)], np.arange(len(column)), np.zeros(len(column), np.int64), 1)
-        assert sums[0, 0] == np.float32(math.fsum(features[:, 0].tolist()))
+        call = call_for(np.zeros((1, len(column), 3)), features[None, list(order)], (1, 1, 1))
+        wanted = np.float32(math.fsum(features[:, 0].tolist()))
+        assert OPERATOR.reference(call).outputs["output_features"].item() == wanted
 
 
 @pytest.mark.parametrize("kind", VALUES)
-@pytest.mark.parametrize("points", [SEGMENT - 1, SEGMENT, SEGMENT + 1, 5 * SEGMENT + 7])
-def test_crowded_cells_are_summed_exactly_in_segments(kind, points):
-    cells = np.where(np.arange(points + 40) % 20 == 3, 2, 0)
-    features = VALUES[kind](Draw(points), cells, 2)
-    sums = pooled(features, np.arange(len(cells)), cells, 3)
-    for cell in (0, 1, 2):
+def test_crowded_cells_are_summed_exactly(kind):
+    cells = np.where(np.arange(1100) % 20 == 3, 2, 0)
+    features = VALUES[kind](Draw(7), cells, 2)
+    geometry = np.stack([cells, np.zeros_like(cells), np.zeros_like(cells)], axis=-1)
+    sums = OPERATOR.reference(call_for(geometry[None], features[None], (3, 1, 1))).outputs["output_features"]
+    for cell in range(3):
         terms = features[cells == cell].T.astype(np.float64).tolist()
-        np.testing.assert_array_equal(sums[cell], [np.float32(math.fsum(column)) for column in terms])
-
-
-def test_many_blocks_give_what_bincount_gives():
-    draw = Draw(6)
-    cells = draw.stream("cells").integers(0, 900, 30000)
-    features = VALUES["full"](draw, cells, 64)
-    sums = pooled(features, np.arange(30000), cells, 901)
-    # Sums of `full` data are exact in float64, so bincount's order does not matter.
-    for channel in (0, 31, 63):
-        expected = np.bincount(cells, features[:, channel], 901).astype(np.float32)
-        np.testing.assert_array_equal(sums[:, channel], expected)
+        np.testing.assert_array_equal(sums[0, 0, cell], [np.float32(math.fsum(column)) for column in terms])
 
 
 def test_every_nan_of_the_baseline_is_the_same_one():
@@ -125,6 +117,22 @@ def test_zero_elements_are_a_bad_parameter_and_not_an_early_success():
         assert (answer.status, answer.check) == (Status.BAD_PARAM, scalar)
 
 
+@pytest.mark.parametrize("channels", [257, 65537])
+def test_who_loses_the_last_of_many_channels_fails_by_the_criteria_alone(channels):
+    drafts = load_declarations(ROOT / "cases" / "voxel_pooling_forward.yaml", OPERATOR)
+    draft = next(draft for draft in drafts if draft.id.endswith(f"/last_of_{channels}_channels"))
+    case = make_case(draft, OPERATOR, Draw(draft.seed))
+
+    def lost(call):
+        OPERATOR.kernel(call)
+        call.array("output_features")[..., -1] = 0
+        return Status.SUCCESS
+
+    assert judged("right", OPERATOR.kernel, case, OPERATOR).outcome is Outcome.PASSED
+    result = judged("wrong", lost, case, OPERATOR)
+    assert result.outcome is Outcome.FAILED
+
+
 # The recipes.
 
 
@@ -170,7 +178,7 @@ def test_every_kind_of_value_is_conditioned_where_cells_are_crowded(kind):
 
 
 def test_ill_conditioned_data_are_refused():
-    features = np.full((3 * SEGMENT, 1), 2.0**-26, "<f4")
+    features = np.full((3000, 1), 2.0**-26, "<f4")
     features[0], features[-1] = 1, -1
     with pytest.raises(ContentError, match="ill-conditioned"):
         assert_any_order(features, np.zeros(len(features), np.int64))

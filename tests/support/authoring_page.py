@@ -30,6 +30,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "authoring.md"
 # What has no docstring.
 WORDS = {
     "Array": "A numpy array of any type.",
+    "Recipe": "A function `recipe(draw, params, dtype, **args)` that returns a `RecipeOutput`.",
     "Params": "Parameter names with their values: numbers, words, tuples of numbers; None where a host array is null.",
     "HANDLE": "The handle.",
     "PARAMS": "The descriptor that carries the parameters; `CSignature.params` says what it is.",
@@ -73,7 +74,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
             ),
         ),
     ),
-    "What functions return": (authoring, ("Baseline", "RecipeOutput", "ContentError")),
+    "What functions return": (authoring, ("Baseline", "Recipe", "RecipeOutput", "ContentError")),
     "Sizes": (authoring, ("SizedAxis",)),
     "Bounds": (authoring, ("Bound",)),
     "What documents leave open: `mluops_gtest.authoring.left_open`": (left_open, _own(left_open)),

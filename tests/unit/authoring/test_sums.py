@@ -1,5 +1,6 @@
 """Sums, products and distances without rounding, and data on which any order of sums is good enough."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -27,10 +28,12 @@ from mluops_gtest.authoring.sums import (
     lattice_exponent,
     lattice_unit,
     magnitudes,
+    odd_sums,
     sums_are_exact,
 )
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.core.tensor import DType, Layout, diff1_and_diff2, exact
+from mluops_gtest.judging.arbitration import rounded
 
 BEYOND_A_CHUNK = (1 << 22) + 3
 
@@ -265,3 +268,40 @@ def test_only_pairs_in_use_name_a_row():
     pairs = np.array([[[0, 1, 1], [2, 0, 0]], [[1, 1, 0], [1, 2, 0]]])
     assert list(pairs_naming(1, 0, pairs, [2, 1])) == [(0, 0), (1, 1)]
     assert list(pairs_naming(0, 1, pairs, [3, 2])) == [(0, 1), (0, 1)]
+
+
+@pytest.mark.parametrize(
+    "terms_of_one",
+    [
+        (1.0, 2.0**-24, 2.0**-60),
+        (1.0, 2.0**-24, -(2.0**-60)),
+        (1.0, -(2.0**-25), 2.0**-90),
+        (1.0 + 2.0**-23, 2.0**-24, -(2.0**-100)),
+        (2.0**80, 1.0, -(2.0**80)),
+        (2.0**53, 1.0, 2.0**-53),
+        (2.0**53 + 2, -1.0, -(2.0**-40)),
+        (2.0**-149, 2.0**-150, 2.0**-200),
+        (3.0, -3.0, 0.0),
+    ],
+)
+def test_a_sum_is_rounded_once_whatever_its_order(terms_of_one):
+    exact = sum(map(Fraction, terms_of_one), Fraction(0))
+    for order in itertools.permutations(terms_of_one):
+        total = odd_sums(np.array(order)[:, None])
+        for dtype in (DType.FLOAT, DType.HALF):
+            with np.errstate(over="ignore"):
+                assert total.astype(dtype.storage)[0] == rounded(exact, dtype)
+
+
+def test_random_sums_of_many_magnitudes_are_rounded_once():
+    rng = np.random.default_rng(1)
+    for _ in range(40):
+        columns = rng.integers(-(2**48), 2**48, (3, 50)) * 2.0 ** rng.integers(-90, 40, (3, 50))
+        with np.errstate(over="ignore"):
+            totals = odd_sums(columns).astype("<f4")
+        expected = [float(rounded(sum(map(Fraction, column)), DType.FLOAT)) for column in columns.T.tolist()]
+        np.testing.assert_array_equal(totals, expected)
+
+
+def test_a_sum_of_negative_zeros_is_one():
+    assert np.signbit(odd_sums(np.array([[-0.0, -0.0, 1.0], [-0.0, 0.0, -1.0]]))).tolist() == [True, False, False]

@@ -11,10 +11,10 @@ from hypothesis.extra import numpy as arrays
 
 from generators._shared.points import nearest, squared_distances
 from generators.dynamic_scatter_backward import reference as scatter_back
-from generators.voxel_pooling_forward import pooled
 from mluops_gtest.authoring import call_of, random
 from mluops_gtest.authoring.random import Stream
 from mluops_gtest.authoring.rows import add_rows, blended, native_add_rows, scattered, wide_rows
+from mluops_gtest.authoring.sum_of_terms import SumOfTerms
 from mluops_gtest.base import files
 from mluops_gtest.base.native.library import LEVELS
 from mluops_gtest.core import buffers
@@ -243,10 +243,12 @@ def test_windows_of_longer_axes_are_measured_alike() -> None:
 
 @pytest.mark.parametrize("absolute", [False, True])
 @pytest.mark.parametrize("scale", [1.0, 2.0**30])
-def test_pooling_has_the_same_bits_both_ways(scale: float, absolute: bool) -> None:
-    """The second scale needs more than float64 has for one sum: numpy splits the terms then."""
+def test_sums_of_rows_have_the_same_bits_both_ways(scale: float, absolute: bool) -> None:
+    """The second scale needs more than float64 has for one sum."""
     rng = np.random.default_rng(2)
     features = (rng.integers(-1000, 1000, (6000, 5)) / 64).astype(np.float32)
     features[::3] *= np.float32(scale)
     points, cells = rng.permutation(6000)[:5000], np.minimum(rng.integers(0, 90, 5000), 40)
-    same_both_ways(lambda: pooled(features, points, cells, 91, absolute=absolute), NATIVE)
+    named = (of.reshape(1, -1, 1) for of in (points, cells))
+    terms = SumOfTerms(features[None], *named, count=91)
+    same_both_ways(lambda: terms.bound().magnitude if absolute else terms.sums(), NATIVE)
