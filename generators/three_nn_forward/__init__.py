@@ -20,7 +20,6 @@ from mluops_gtest.authoring import (
     OutputSpec,
     QueryChecks,
     Status,
-    TensorArg,
     TensorSpec,
     Theory,
     axis,
@@ -67,11 +66,9 @@ _OPEN = (
     *checks.contiguous(["known"], "§1.4"),
     *checks.not_large(["known"], "§3.8"),
 )
-QUERIES = {
-    "mluOpGetThreeNNForwardWorkspaceSize": QueryChecks(
-        ("handle_null", "known_desc_null", SIZE_NULL, "known_rank", *_OPEN), silent=tuple(check.name for check in _OPEN)
-    )
-}
+_QUERY = QueryChecks(
+    ("handle_null", "known_desc_null", SIZE_NULL, "known_rank", *_OPEN), silent=tuple(check.name for check in _OPEN)
+)
 
 # Without one of these another check answers with the same status.
 ANSWERED_ANYWAY = {
@@ -98,10 +95,7 @@ def precondition(call: OpCall) -> str | None:
     whether a half distance overflows, two right kernels differ.
     """
     unknown, known = call.array("unknown"), call.array("known")
-    if lattice_fault(unknown, known) is None:
-        return None
-    apart = nearest_stand_apart(unknown, known)
-    if apart.all():
+    if lattice_fault(unknown, known) is None or (apart := nearest_stand_apart(unknown, known)).all():
         return None
     batch, point = np.argwhere(~apart)[0]
     return f"how distances are rounded decides which points are nearest to unknown[{batch}, {point}], or in which order"
@@ -130,15 +124,12 @@ def theory(call: OpCall) -> Theory:
     return Theory(touched, 8 * batch * call.tensor("unknown").dims[1] * points)
 
 
-# Beyond it a unit no longer matters, and its square would overflow.
-_LARGEST_UNIT = 100
-
-
 def bound(call: OpCall) -> dict[str, Bound]:
     """Three squares, added in any order: the difference rounds and is squared, the square and two additions round."""
     unknown, known = call.array("unknown"), call.array("known")
     squared, _ = nearest(unknown, known)
-    exponent = min(lattice_exponent(unknown), lattice_exponent(known), _LARGEST_UNIT)
+    # Beyond 2^100 a unit no longer matters, and its square would overflow.
+    exponent = min(lattice_exponent(unknown), lattice_exponent(known), 100)
     return {"dist2": Bound(np.where(np.isfinite(squared), squared, 0.0), 5, unit=math.ldexp(1.0, 2 * exponent))}
 
 
@@ -157,11 +148,6 @@ def _by_index(dist2: Array, idx: Array, _: OpCall) -> tuple[Array, Array]:
     # Missing neighbours stay behind.
     order = np.argsort(np.where(np.isfinite(dist2), idx, np.iinfo(np.int32).max), axis=-1)
     return np.take_along_axis(dist2, order, axis=-1), np.take_along_axis(idx, order, axis=-1)
-
-
-def _through_batches(dist2: Array, idx: Array, call: OpCall) -> tuple[Array, Array]:
-    batches, points, _ = call.tensor("known").dims
-    return dist2, idx + points * np.arange(batches)[:, None, None]
 
 
 def _last_of_equals(call: OpCall) -> Mapping[str, Array]:
@@ -208,7 +194,9 @@ SUSPECTS = {
     "the roots are taken of squared distances": _answered(lambda dist2, idx, _: (np.sqrt(dist2), idx)),
     "of equal distances the highest index comes first": _last_of_equals,
     "the three neighbours are ordered by index": _answered(_by_index),
-    "indices count through all batches": _answered(_through_batches),
+    "indices count through all batches": _answered(
+        lambda dist2, idx, call: (dist2, idx + call.tensor("known").dims[1] * np.arange(len(idx))[:, None, None])
+    ),
     "every batch searches the known points of batch 0": _changed(first_batch, "known"),
     "every batch has the unknown points of batch 0": _changed(first_batch, "unknown"),
     "known is read as [B, 3, M]": _changed(axes_first, "known"),
@@ -291,11 +279,16 @@ def _distances(points: Array, axes: Array) -> Array:
 def _verdict(call: OpCall) -> tuple[Status, bool]:
     """The status, and whether there is anything to compute."""
     tensors = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-    if call.handle is None or len(tensors) < 4 or not _is_described(*tensors):
+    if call.handle is None or len(tensors) < 4 or any(len(arg.dims) != 3 for arg in tensors[:2]):
+        return Status.BAD_PARAM, False
+    unknown, known = tensors[:2]
+    batch, queries, _ = unknown.dims
+    rows, dtype = (batch, queries, 3), unknown.dtype
+    described = [(rows, dtype), ((batch, known.dims[1], 3), dtype), (rows, dtype), (rows, DType.INT32)]
+    if dtype not in _FLOATS or [(arg.dims, arg.dtype) for arg in tensors] != described:
         return Status.BAD_PARAM, False
     if any(arg.desc.is_strided or arg.desc.is_large for arg in tensors):
         return Status.NOT_SUPPORTED, False
-    unknown, known = tensors[:2]
     if unknown.desc.is_empty:
         return Status.BAD_PARAM, False
     if known.desc.is_empty:
@@ -305,21 +298,6 @@ def _verdict(call: OpCall) -> tuple[Status, bool]:
     return Status.SUCCESS, True
 
 
-def _is_described(unknown: TensorArg, known: TensorArg, dist2: TensorArg, idx: TensorArg) -> bool:
-    """Ranks, lengths and types are as they must be."""
-    if len(unknown.dims) != 3 or len(known.dims) != 3:
-        return False
-    batch, queries, coordinates = unknown.dims
-    return (
-        (coordinates, known.dims[0], known.dims[2]) == (3, batch, 3)
-        and dist2.dims == idx.dims == (batch, queries, 3)
-        and unknown.dtype in _FLOATS
-        and known.dtype is dist2.dtype is unknown.dtype
-        and idx.dtype is DType.INT32
-    )
-
-
-# With torch: distance and index packed into one integer, the three least of every row.
 # Pairs per step on the processor: torch would spread more over threads, which wait for each other at every operation.
 _PAIRS = 1 << 15
 # The bits of +Inf: floats from 0 on order as their bits do.
@@ -327,7 +305,7 @@ _INFINITE = 0x7F800000
 
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:  # noqa: ARG001 - all operators are called alike
-    """Write the three nearest known points of every unknown one."""
+    """Pack distance and index of every pair into one integer, and take the three least of every row."""
     import torch
 
     dist2, idx = outputs["dist2"], outputs["idx"]
@@ -373,7 +351,7 @@ OPERATOR = Operator(
     },
     checks=CHECKS,
     subsumed=dict.fromkeys(("dist2_large", "idx_large", "dist2_empty", "idx_empty"), _OF_UNKNOWN),
-    queries=QUERIES,
+    queries={"mluOpGetThreeNNForwardWorkspaceSize": _QUERY},
     not_together=NOT_TOGETHER,
     answered_anyway=ANSWERED_ANYWAY,
     reference=reference,

@@ -6,15 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Status
-from mluops_gtest.authoring.mistakes import (
-    cached_by_shape,
-    first_length_kept,
-    input_cleared,
-    left,
-    part_left,
-    tails_left,
-)
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
 
 from .._shared.interpolation import shortened
 from . import axes_first, first_batch
@@ -43,9 +35,6 @@ def between(distance: Callable[[Array], Array]) -> Callable[[Array, Array], Arra
     return lambda unknown, known: distance(unknown[:, None] - known)
 
 
-all_distances = between(sum_of_squares)
-
-
 def where_found(dist2: Array, values: Array, missing: Array | float) -> Array:
     """The values where there is a neighbour, and what stands where there is none."""
     return np.where(np.isfinite(dist2), values, missing)
@@ -56,7 +45,7 @@ def search(
     *,
     # The coordinates [B, N, 3] and [B, M, 3] to compute with.
     clouds: Callable[[Array, Array], Clouds] = lambda unknown, known: (unknown, known),
-    distances: Callable[[Array, Array], Array] = all_distances,
+    distances: Callable[[Array, Array], Array] = lambda unknown, known: sum_of_squares(unknown[:, None] - known),
     # Distances [N, M], +Inf where there is none.
     valid: Callable[[Array], Array] = lambda squared: np.fmin(squared, INFINITY),
     order: Callable[[Array], Array] = ascending,
@@ -92,16 +81,6 @@ def _wrong(name: str, message: str, **steps: Any) -> Mutant:
     return Mutant(name, message, partial(search, **steps))
 
 
-def _exchanged(unknown: Array, known: Array) -> Clouds:
-    """The nearest unknown points of the known ones, as far as they go."""
-    return known[:, np.arange(unknown.shape[1]) % known.shape[1]], unknown
-
-
-def _padded(unknown: Array, known: Array) -> Clouds:
-    """Up to a whole vector of 8, with points at 0."""
-    return unknown, np.pad(known, ((0, 0), (0, -known.shape[1] % 8), (0, 0)))
-
-
 def _both(change: Callable[[Array], Array]) -> Callable[[Array, Array], Clouds]:
     return lambda unknown, known: (change(unknown), change(known))
 
@@ -117,8 +96,7 @@ def _rounded(bits: int) -> Callable[[Array, Array], Array]:
 def _multiplied_out(unknown: Array, known: Array) -> Array:
     """|u|² + |k|² − 2u·k."""
     squares = sum_of_squares(unknown)[:, None] + sum_of_squares(known)
-    products = sum(unknown[:, axis, None] * known[:, axis] for axis in range(3))
-    squared: Array = np.maximum(squares - 2 * products, np.float32(0))
+    squared: Array = np.maximum(squares - 2 * np.einsum("na,ma->nm", unknown, known), np.float32(0))
     return squared
 
 
@@ -133,7 +111,7 @@ def _only(seen: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return lambda squared: np.where(seen(squared), np.fmin(squared, INFINITY), INFINITY)
 
 
-def _placed(seen: Callable[[Array, int], Array]) -> Callable[[Array], Array]:
+def _at(seen: Callable[[Array, int], Array]) -> Callable[[Array], Array]:
     """By the index of a known point, and their number."""
     return _only(lambda squared: seen(np.arange(squared.shape[1]), squared.shape[1]))
 
@@ -181,18 +159,22 @@ def _missing(index: Callable[[Array], Array | int]) -> Callable[[Array, Array, A
     return lambda dist2, idx, squared: (dist2, where_found(dist2, idx, index(squared)))
 
 
-def _nearest_of_first_tile(squared: Array) -> Array | int:
+def _of_first_tile(squared: Array) -> Array | int:
     return squared[:, :_TILE].argmin(axis=1)[:, None] if squared.shape[1] > _TILE else 0
 
 
 MUTANTS: Final = (
     # Which clouds.
-    _wrong("swapped", "unknown and known are exchanged", clouds=_exchanged),
+    _wrong("swapped", "both are exchanged", clouds=lambda u, k: (k[:, np.arange(u.shape[1]) % k.shape[1]], u)),
     _wrong("known_axes_first", "known read as [B, 3, M]", clouds=lambda u, k: (u, axes_first(k))),
     _wrong("unknown_axes_first", "unknown read as [B, 3, N]", clouds=lambda u, k: (axes_first(u), k)),
     _wrong("first_batch_known", "every batch searches the points of batch 0", clouds=lambda u, k: (u, first_batch(k))),
     _wrong("first_batch_unknown", "every batch asks for those of batch 0", clouds=lambda u, k: (first_batch(u), k)),
-    _wrong("padding_counts", "padding is taken for points at the origin", clouds=_padded),
+    _wrong(
+        "padding_counts",
+        "what pads known to whole vectors of 8 is taken for points at the origin",
+        clouds=lambda u, k: (u, np.pad(k, ((0, 0), (0, -k.shape[1] % 8), (0, 0)))),
+    ),
     _wrong("nan_is_zero", "NaN counts as 0", clouds=_both(lambda c: np.where(np.isnan(c), np.float32(0), c))),
     _wrong("bfloat16_coordinates", "coordinates are rounded to 8 bits", clouds=_both(lambda c: shortened(c, 8))),
     _wrong("tf32_coordinates", "coordinates are rounded to 11 bits", clouds=_both(lambda c: shortened(c, 11))),
@@ -210,16 +192,14 @@ MUTANTS: Final = (
     _wrong(
         "ends_at_a_coincident",
         "the search ends at distance 0",
-        valid=_only(lambda s: np.cumsum(s == 0, axis=1) - (s == 0) == 0),
+        valid=_only(lambda s: np.cumsum(s == 0, axis=1) == (s == 0)),
     ),
-    _wrong("first_known_skipped", "the search begins at known point 1", valid=_placed(lambda at, _: at > 0)),
-    _wrong("last_known_skipped", "it ends before known point M − 1", valid=_placed(lambda at, m: at < m - 1)),
+    _wrong("first_known_skipped", "the search begins at known point 1", valid=_at(lambda at, _: at > 0)),
+    _wrong("last_known_skipped", "it ends before known point M − 1", valid=_at(lambda at, m: at < m - 1)),
     _wrong(
-        "known_tail_dropped", "those behind the last tile are lost", valid=_placed(lambda at, m: at < whole_tiles(m))
+        "known_tail_dropped", "those behind the last tile of 64 are lost", valid=_at(lambda at, m: at < whole_tiles(m))
     ),
-    _wrong(
-        "last_tile_alone", "a tile forgets those before", valid=_placed(lambda at, m: at // _TILE == (m - 1) // _TILE)
-    ),
+    _wrong("last_tile_alone", "tiles forget those before", valid=_at(lambda at, m: at // _TILE == (m - 1) // _TILE)),
     _wrong("one_of_each_tile", "each tile of 64 known points gives its nearest alone", valid=_only(_nearest_of_tiles)),
     _wrong("starts_at_1e10", "distances above 1e10 are not found", valid=_only(lambda s: s < 1e10)),
     # Which order.
@@ -238,7 +218,9 @@ MUTANTS: Final = (
     _wrong("orders_differ", "dist2 by distance, idx by index", result=lambda d, i, _: (d, np.sort(i, axis=1))),
     # What stands for a missing neighbour.
     _wrong("missing_dist2_0", "a missing one has distance 0", result=lambda d, i, _: (where_found(d, d, 0), i)),
-    _wrong("missing_dist2_largest", "a missing one has the largest", result=lambda d, i, _: (np.fmin(d, _LARGEST), i)),
+    _wrong(
+        "missing_dist2_largest", "a missing one has the largest float", result=lambda d, i, _: (np.fmin(d, _LARGEST), i)
+    ),
     _wrong("missing_idx_minus_1", "a missing neighbour has index -1", result=_missing(lambda _: -1)),
     _wrong("missing_idx_m", "a missing neighbour has index M", result=_missing(lambda s: s.shape[1])),
     _wrong(
@@ -246,7 +228,7 @@ MUTANTS: Final = (
         "a missing neighbour repeats the nearest",
         result=lambda d, i, _: (where_found(d, d, d[:, :1]), where_found(d, i, i[:, :1])),
     ),
-    _wrong("missing_from_first_tile", "a missing one has the first tile's", result=_missing(_nearest_of_first_tile)),
+    _wrong("missing_from_first_tile", "a missing one has the first tile's index", result=_missing(_of_first_tile)),
     _wrong("infinite_counts", "a point at distance +Inf is reported with its index", filled=lambda _, i: i),
     _wrong("nan_kept", "NaN distances are reported", valid=lambda squared: squared),
     _wrong(
@@ -268,11 +250,11 @@ MUTANTS: Final = (
         "dist2 and idx are written as [B, 3, N]",
         result=lambda d, i, _: (d.T.reshape(d.shape), i.T.reshape(i.shape)),
     ),
-    left("idx_left", "only dist2 is written", search, "idx", lambda _: ...),
-    *tails_left(search, "idx", 1, "unknown", (16, 128)),
-    part_left(search, "dist2", 1, "unknown"),
+    mistakes.left("idx_left", "only dist2 is written", search, "idx", lambda _: ...),
+    *mistakes.tails_left(search, "idx", 1, "unknown", (16, 128)),
+    mistakes.part_left(search, "dist2", 1, "unknown"),
     # What another call finds.
-    cached_by_shape(search),
-    first_length_kept(search, "dist2", 1, "unknown"),
-    input_cleared(search, "known"),
+    mistakes.cached_by_shape(search),
+    mistakes.first_length_kept(search, "dist2", 1, "unknown"),
+    mistakes.input_cleared(search, "known"),
 )

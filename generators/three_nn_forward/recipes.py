@@ -20,26 +20,26 @@ from .._shared.points import (
 )
 
 Values = Literal["lattice", "far", "full", "offset", "wide"]
+Sampled = Literal["lattice", "full"]
+Axis = Literal["x", "y", "z"]
+Numbers = tuple[int, ...]
 Word = Literal["nan", "inf", "negative_inf", "mixed", "huge"]
 
-# The unit of the lattice and of full mantissas: a half's squared unit must be normal.
+# A half's squared unit must be normal.
 _UNIT = {DType.FLOAT: -10, DType.HALF: -4}
-# Of a lattice whose squared distances come near the largest number, and above all that a search may begin with.
-_FAR = {DType.FLOAT: 50, DType.HALF: 2}
-_FINE = {DType.FLOAT: -24, DType.HALF: -7}
-# Of an offset lattice: no rounding to 11 bits of mantissa tells two such points apart.
-_OFFSET_REACH = dict.fromkeys(_UNIT, 60)
-# The largest coordinate and the unit; on those in front squared distances are exact.
+# The largest coordinate and the unit; where the kind is one of _EXACT, squared distances are.
 _GRIDS = {
     "lattice": (CENTRED, _UNIT),
-    "far": (CENTRED, _FAR),
-    "offset": (_OFFSET_REACH, dict.fromkeys(_UNIT, 0)),
-    "full": (FULL, _FINE),
+    # Squared distances come near the largest number, and above all that a search may begin with.
+    "far": (CENTRED, {DType.FLOAT: 50, DType.HALF: 2}),
+    # No rounding to 11 bits of mantissa tells two such points apart.
+    "offset": (dict.fromkeys(_UNIT, 60), dict.fromkeys(_UNIT, 0)),
+    "full": (FULL, {DType.FLOAT: -24, DType.HALF: -7}),
 }
 _EXACT = ("lattice", "far", "offset")
-# Squared, no float holds it.
-_HUGE = 2.0**100
-_WORDS = {"nan": (np.nan,), "inf": (np.inf,), "negative_inf": (-np.inf,), "mixed": (np.nan, np.inf, -np.inf)}
+# Squared, no float holds what is huge.
+_WORDS = {"nan": [np.nan], "inf": [np.inf], "negative_inf": [-np.inf], "mixed": [np.nan, np.inf, -np.inf]}
+_WORDS["huge"] = [2.0**100, -(2.0**100)]
 
 
 def proved(params: Params, unknown: Array, known: Array, margin: int = 0) -> RecipeOutput:
@@ -59,19 +59,17 @@ def proved(params: Params, unknown: Array, known: Array, margin: int = 0) -> Rec
     return RecipeOutput({"unknown": unknown, "known": known}, params, outputs={"dist2": dims, "idx": dims})
 
 
+def _drawn(values: Values, unknown: int) -> tuple[int, int]:
+    """The margin that `proved` needs, and how many unknown points to draw, some of which have none."""
+    return (0, unknown) if values in _EXACT else (unknown, unknown + unknown // 3 + 32)
+
+
 def sampled(
-    draw: Draw,
-    params: Params,
-    dtype: DType,
-    *,
-    batch: int,
-    unknown: int,
-    known: int,
-    values: Literal["lattice", "full"] = "lattice",
+    draw: Draw, params: Params, dtype: DType, *, batch: int, unknown: int, known: int, values: Sampled = "lattice"
 ) -> RecipeOutput:
     """Points on surfaces; the known ones are their farthest-point sample, as a network's next level is."""
-    (reach, unit), margin = _GRIDS[values], 0 if values in _EXACT else unknown
-    cloud = surfaces(draw, batch, _spare(margin) or unknown, reach[dtype])
+    (reach, unit), (margin, count) = _GRIDS[values], _drawn(values, unknown)
+    cloud = surfaces(draw, batch, count, reach[dtype])
     queries, points = (placed(one, unit[dtype], dtype) for one in (cloud, farthest_sample(cloud[:, :unknown], known)))
     return proved(params, queries, points, margin)
 
@@ -88,9 +86,8 @@ def scattered(
     reach: int = 0,
 ) -> RecipeOutput:
     """Both uniform in a cube, each batch its own; a small `reach` (0: the largest that is fair) repeats points."""
-    margin = 0 if values in _EXACT else unknown
-    counts = {"unknown": _spare(margin) or unknown, "known": known}
-    clouds = [(draw.stream(name), (batch, count, 3)) for name, count in counts.items()]
+    margin, count = _drawn(values, unknown)
+    clouds = [(draw.stream("unknown"), (batch, count, 3)), (draw.stream("known"), (batch, known, 3))]
     if values == "wide":
         # Coordinates over 20 binades: distances need more bits than a float64 has.
         drawn = [one.mantissas(shape, exponents=(-16, 3), dtype=str(dtype.storage)) for one, shape in clouds]
@@ -101,18 +98,14 @@ def scattered(
     return proved(params, drawn[0], drawn[1], margin)
 
 
-def listed(
-    draw: Draw, params: Params, dtype: DType, *, unknown: tuple[int, ...], known: tuple[int, ...]
-) -> RecipeOutput:
+def listed(draw: Draw, params: Params, dtype: DType, *, unknown: Numbers, known: Numbers) -> RecipeOutput:
     """One batch of the points that the declaration lists, x, y, z after each other; the unit is drawn."""
     unit = int(draw.stream("unit").integers(-7, 1, 1)[0])
     queries, points = (placed(np.reshape(flat, (1, -1, 3)), unit, dtype) for flat in (unknown, known))
     return proved(params, queries, points)
 
 
-def on_axis(
-    draw: Draw, params: Params, dtype: DType, *, axis: Literal["x", "y", "z"], unknown: int, known: int
-) -> RecipeOutput:
+def on_axis(draw: Draw, params: Params, dtype: DType, *, axis: Axis, unknown: int, known: int) -> RecipeOutput:
     """All points on one axis; the other coordinates are zeros of both signs, which are equal."""
     made = scattered(draw, params, dtype, batch=1, unknown=unknown, known=known)
     for name, array in made.inputs.items():
@@ -122,9 +115,7 @@ def on_axis(
     return made
 
 
-def tied(
-    draw: Draw, params: Params, dtype: DType, *, batch: int, clusters: int, levels: tuple[int, ...]
-) -> RecipeOutput:
+def tied(draw: Draw, params: Params, dtype: DType, *, batch: int, clusters: int, levels: Numbers) -> RecipeOutput:
     """Every unknown point has known ones around it at the squared distances `levels` (up to 9), all in random order."""
     # Centres stand 9 units apart: 6² and more to the next cluster. Three times three times three of them fit a half.
     cells = [draw.stream(f"cells {number}").sample(27, clusters) for number in range(batch)]
@@ -150,8 +141,8 @@ def planted(
     *,
     unknown: int,
     known: int,
-    at: tuple[int, ...],
-    levels: tuple[int, ...],
+    at: Numbers,
+    levels: Numbers,
     filler: Literal["scattered", "constant"] = "scattered",
 ) -> RecipeOutput:
     """The first unknown point meets the known ones `at` these indices at these squared distances (up to 9), all others
@@ -196,11 +187,6 @@ def nonfinite(
     return made if values == "lattice" else proved(params, made.inputs["unknown"], made.inputs["known"], unknown)
 
 
-def _spare(count: int) -> int:
-    """Enough unknown points, some of which have no margin; none of none."""
-    return count and count + count // 3 + 32
-
-
 def _in_box(stream: Stream, count: int, middle: Array, room: Array) -> Array:
     """Integers [count, 3] at most `room` from the middle on each axis."""
     lanes = stream.lanes(3 * count).reshape(count, 3).astype(np.int64)
@@ -208,7 +194,7 @@ def _in_box(stream: Stream, count: int, middle: Array, room: Array) -> Array:
     return units
 
 
-def _shells(stream: Stream, levels: tuple[int, ...]) -> Array:
+def _shells(stream: Stream, levels: Numbers) -> Array:
     """Distinct integer vectors [len(levels), 3] of these squared lengths, in random directions."""
     grid = np.stack(np.meshgrid(*[np.arange(-3, 4)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
     grid = grid[stream.permutation(len(grid))]
@@ -227,7 +213,7 @@ def _finite_places(stream: Stream, known: int) -> Array:
 def _spoil(draw: Draw, points: Array, word: Word, spoilt: Array) -> None:
     """A random coordinate of each spoilt point is the word."""
     axis = draw.stream("axes").integers(0, 3, points.shape[1])
-    words = np.array((_HUGE, -_HUGE) if word == "huge" else _WORDS[word], points.dtype)
+    words = np.array(_WORDS[word], points.dtype)
     chosen = draw.stream("words").integers(0, len(words), points.shape[1])
     points[:, spoilt, axis[spoilt]] = words[chosen[spoilt]]
 
