@@ -70,23 +70,6 @@ _QUERY = QueryChecks(
     ("handle_null", "known_desc_null", SIZE_NULL, "known_rank", *_OPEN), silent=tuple(check.name for check in _OPEN)
 )
 
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY = {
-    "unknown_large": "dist2 and idx have as many elements",
-    "unknown_empty": "dist2 and idx have no elements either",
-}
-
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "unknown_strided": ("unknown_empty",),
-    "known_strided": ("known_empty",),
-    "dist2_strided": ("unknown_empty",),
-    "idx_strided": ("unknown_empty",),
-    "unknown_large": ("unknown_empty",),
-    "known_large": ("known_empty",),
-}
-
 
 def precondition(call: OpCall) -> str | None:
     """Every evaluation in the tensors' type finds the same neighbours in the same order.
@@ -352,8 +335,6 @@ OPERATOR = Operator(
     checks=CHECKS,
     subsumed=dict.fromkeys(("dist2_large", "idx_large", "dist2_empty", "idx_empty"), _OF_UNKNOWN),
     queries={"mluOpGetThreeNNForwardWorkspaceSize": _QUERY},
-    not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     bound=bound,
     precondition=precondition,
