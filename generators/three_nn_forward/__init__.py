@@ -228,19 +228,19 @@ def kernel(call: OpCall) -> Status:
 
 
 def _nearest(points: Array, axes: Array) -> tuple[Array, Array]:
-    """Three distances and indices per point."""
+    """Three distances and indices per point: those of each tile are sorted in behind those of the tiles before."""
     rows = np.arange(len(points))
     dist2, idx = np.full((len(rows), 3), np.inf, np.float32), np.zeros((len(rows), 3), np.int64)
     for base in range(0, axes.shape[1], TILE):
-        # Those of the tiles before stand in front: of equal distances argmin takes the first.
-        values = np.hstack([dist2, _distances(points, axes[:, base : base + TILE])])
-        before = idx.copy()
-        for nth in range(3):
-            # Step 5: take the least, and blank it in the distances each time.
-            place = values.argmin(axis=1)
-            dist2[:, nth] = values[rows, place]
-            idx[:, nth] = np.where(place < 3, before[rows, np.minimum(place, 2)], base + place - 3)
-            values[rows, place] = np.inf
+        tile, values, places = _distances(points, axes[:, base : base + TILE]), [*dist2.T], [*idx.T]
+        for _ in range(3):
+            # Step 5: take the first least, and blank it in the distances each time.
+            place = tile.argmin(axis=1)
+            values, places = [*values, tile[rows, place]], [*places, place + base]
+            tile[rows, place] = np.inf
+        # Stable: of equal distances the earlier tile's come first.
+        order = np.argsort(np.stack(values), axis=0, kind="stable")[:3].T
+        dist2, idx = (np.take_along_axis(np.stack(one, axis=1), order, axis=1) for one in (values, places))
     idx[np.isinf(dist2)] = 0
     return dist2, idx
 
