@@ -156,9 +156,10 @@ def digest_sources(declarations: Path, standards: Sequence[Standard], drafts: Ma
     """
     digest = hashlib.sha256(f"{VERSION}\0".encode())
     for standard in standards:
-        options = (standard.options,) if standard.options else ()
-        bases = [(name, drafts[name].digest) for name in standard.bases]
-        digest.update(repr((standard.name, bases, *options)).encode())
+        digest.update(repr((standard.name, [(name, drafts[name].digest) for name in standard.bases])).encode())
+        if standard.name in VALUES:
+            words = [(drafts[name].doc, drafts[name].tags) for name in standard.bases]
+            digest.update(repr((standard.options, words)).encode())
     digest.update(repr(sorted(one.digest for one in drafts.values() if one.expect.check is not None)).encode())
     for file in map(Path, code_files(declarations.parents[1] / "generators", declarations.stem)):
         if file.name not in _OTHER_PARTS or file.parent.name != declarations.stem:

@@ -41,3 +41,14 @@ def test_a_changed_entry_asks_for_generate(tmp_path, cli):
     after = set(cli(*IDS, "--root", root).lines)
     assert before - after == {f"spread/copies_{length}" for length in (7, 8, 9)}
     assert after - before == {f"spread/copies_{length}" for length in (15, 16, 17)}
+
+
+def test_words_that_derived_cases_have_from_their_base_are_kept_in_step(tmp_path, cli):
+    root = write_spread_root(tmp_path / "root", VALUES)
+    assert cli("generate", "--all", "--root", root).code == 0
+    path = root / "cases" / "spread.yaml"
+    path.write_text(path.read_text().replace("§1: a row", "§2: a line"))
+    assert cli("list", "--root", root).code == 3
+    assert cli("generate", "--all", "--root", root).code == 0
+    assert '"§2: a line; copies 8"' in (root / "prototxt" / "spread" / "derived.lock").read_text()
+    assert cli("generate", "--all", "--check", "--root", root).code == 0
