@@ -20,35 +20,14 @@ from mluops_gtest.authoring import (
     OutputSpec,
     QueryChecks,
     Status,
-    TensorArg,
     TensorSpec,
     Theory,
     axis,
+    checks,
     diff1_and_diff2,
     exact,
 )
-from mluops_gtest.authoring.c_api import (
-    ASKED_SIZE,
-    HANDLE,
-    c_function,
-    descriptor,
-)
-from mluops_gtest.authoring.checks import (
-    contiguous,
-    descriptors,
-    dim,
-    dims,
-    dtype,
-    dtypes,
-    empty,
-    handle,
-    large,
-    not_large,
-    pointers,
-    ranks,
-    strided,
-    workspace,
-)
+from mluops_gtest.authoring.c_api import ASKED_SIZE, HANDLE, c_function, descriptor
 from mluops_gtest.authoring.exact_numbers import ExactElement, overflows, squared_distances_to
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.sums import lattice_exponent
@@ -56,62 +35,40 @@ from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs
 
 from .._shared.points import lattice_fault, nearest, nearest_stand_apart
 
-# The parameter checks in the released order; neither the device's architecture nor a layout is among them.
+_FLOATS = (DType.FLOAT, DType.HALF)
 
-
+# The released order; neither the device's architecture nor a layout is checked.
 CHECKS = (
-    handle("§3.8 (1)"),
-    descriptors(doc="§3.8 (1)"),
-    ranks(doc="§3.8 (3)"),
+    checks.handle("§3.8 (1)"),
+    checks.descriptors(doc="§3.8 (1)"),
+    checks.ranks(doc="§3.8 (3)"),
     # M is free: the header's known[1] = N is a slip.
-    dims("known.0", "dist2.0", "idx.0", "dist2.1", "idx.1", doc="§3.8 (3)"),
-    dims("unknown.2", "known.2", "dist2.2", "idx.2", doc="§3.8 (3)"),
-    dtypes("unknown", doc="§3.8 (4)"),
-    dtypes("known = unknown", "dist2 = unknown", doc="§1.4"),
-    dtypes("idx", doc="§1.3"),
-    strided(doc="§1.4"),
-    large(doc="released"),
-    empty("unknown", "dist2", "idx", doc="§1.1", status=Status.BAD_PARAM),
+    checks.dims("known.0", "dist2.0", "idx.0", "dist2.1", "idx.1", doc="§3.8 (3)"),
+    checks.dims("unknown.2", "known.2", "dist2.2", "idx.2", doc="§3.8 (3)"),
+    checks.dtypes("unknown", doc="§3.8 (4)"),
+    checks.dtypes("known = unknown", "dist2 = unknown", doc="§1.4"),
+    checks.dtypes("idx", doc="§1.3"),
+    checks.strided(doc="§1.4"),
+    checks.large(doc="released"),
+    checks.empty("unknown", "dist2", "idx", doc="§1.1", status=Status.BAD_PARAM),
     # §1.1: without known points nothing is written, not even +Inf and 0.
-    empty("known", doc="§1.1"),
+    checks.empty("known", doc="§1.1"),
     # §3.8 lists the pointers second; the released order has them last, so an early answer does not look at them.
-    workspace("§3.8 (6)"),
-    pointers(doc="§3.8 (2)"),
+    checks.workspace("§3.8 (6)"),
+    checks.pointers(doc="§3.8 (2)"),
 )
 _OF_UNKNOWN = "has as many elements as unknown, which is asked first"
 
 # The released query looks at known alone. Whether it may refuse more of it than the rank is said nowhere.
 _OPEN = (
-    dim("known", 2, 3, "axis 2 of known must be 3", "§3.8 (3)"),
-    dtype("known", (DType.FLOAT, DType.HALF), "§3.8 (4)"),
-    *contiguous(["known"], "§1.4"),
-    *not_large(["known"], "§3.8"),
+    checks.dim("known", 2, 3, "axis 2 of known must be 3", "§3.8 (3)"),
+    checks.dtype("known", _FLOATS, "§3.8 (4)"),
+    *checks.contiguous(["known"], "§1.4"),
+    *checks.not_large(["known"], "§3.8"),
 )
-QUERIES = {
-    "mluOpGetThreeNNForwardWorkspaceSize": QueryChecks(
-        ("handle_null", "known_desc_null", SIZE_NULL, "known_rank", *_OPEN), silent=tuple(check.name for check in _OPEN)
-    )
-}
-
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY = {
-    "unknown_large": "dist2 and idx have as many elements",
-    "unknown_empty": "dist2 and idx have no elements either",
-}
-
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to.
-NOT_TOGETHER = {
-    "unknown_strided": ("unknown_empty",),
-    "known_strided": ("known_empty",),
-    "dist2_strided": ("unknown_empty",),
-    "idx_strided": ("unknown_empty",),
-    "unknown_large": ("unknown_empty",),
-    "known_large": ("known_empty",),
-}
-
-
-# What must hold of the data of a valid call, so that there is one right answer.
+_QUERY = QueryChecks(
+    ("handle_null", "known_desc_null", SIZE_NULL, "known_rank", *_OPEN), silent=tuple(check.name for check in _OPEN)
+)
 
 
 def precondition(call: OpCall) -> str | None:
@@ -121,23 +78,10 @@ def precondition(call: OpCall) -> str | None:
     whether a half distance overflows, two right kernels differ.
     """
     unknown, known = call.array("unknown"), call.array("known")
-    if lattice_fault(unknown, known) is None:
-        return None
-    apart = nearest_stand_apart(unknown, known)
-    if apart.all():
+    if lattice_fault(unknown, known) is None or (apart := nearest_stand_apart(unknown, known)).all():
         return None
     batch, point = np.argwhere(~apart)[0]
     return f"how distances are rounded decides which points are nearest to unknown[{batch}, {point}], or in which order"
-
-
-def _known_lost(call: OpCall, index: int) -> Mapping[str, Array]:
-    """A point that is not finite is nobody's neighbour (§1.2)."""
-    known = call.array("known").copy()
-    known[:, index] = np.nan
-    return {"known": known}
-
-
-# The oracle: exact squared distances, sorted, rounded once; and the figures for efficiency.
 
 
 def reference(call: OpCall) -> Baseline:
@@ -158,59 +102,42 @@ def reference(call: OpCall) -> Baseline:
 
 def theory(call: OpCall) -> Theory:
     """All four tensors; three subtractions, three squares and two additions per pair."""
-    batch, queries, _ = call.tensor("unknown").dims
-    points = call.tensor("known").dims[1]
-    touched = sum(call.tensor(name).desc.nbytes for name in ("unknown", "known", "dist2", "idx"))
-    return Theory(io_bytes=touched, ops=8 * batch * queries * points)
-
-
-# What arithmetic allows: a distance is the sum of three squares, in any order.
-
-
-# Beyond it a unit no longer matters, and its square would overflow.
-_LARGEST_UNIT = 100
+    batch, points, _ = call.tensor("known").dims
+    touched = sum(call.tensor(name).desc.nbytes for name in (*call.inputs, *call.outputs))
+    return Theory(touched, 8 * batch * call.tensor("unknown").dims[1] * points)
 
 
 def bound(call: OpCall) -> dict[str, Bound]:
-    """The difference rounds once and is squared, the square rounds, and two additions do."""
+    """Three squares, added in any order: the difference rounds and is squared, the square and two additions round."""
     unknown, known = call.array("unknown"), call.array("known")
     squared, _ = nearest(unknown, known)
-    exponent = min(lattice_exponent(unknown), lattice_exponent(known), _LARGEST_UNIT)
+    # Beyond 2^100 a unit no longer matters, and its square would overflow.
+    exponent = min(lattice_exponent(unknown), lattice_exponent(known), 100)
     return {"dist2": Bound(np.where(np.isfinite(squared), squared, 0.0), 5, unit=math.ldexp(1.0, 2 * exponent))}
 
 
-# Mistakes that kernels make about distances, equal ones and batches.
+def _answered(change: Callable[[Array, Array, OpCall], tuple[Array, Array]]) -> Suspect:
+    """The right answer, dist2 and idx, changed; what is missing stays so."""
+
+    def suspect(call: OpCall) -> Mapping[str, Array]:
+        right = reference(call).outputs
+        dist2, idx = change(right["dist2"], right["idx"], call)
+        return {"dist2": dist2, "idx": np.where(np.isfinite(dist2), idx, 0).astype("<i4")}
+
+    return suspect
 
 
-def _roots(call: OpCall) -> Mapping[str, Array]:
-    outputs = reference(call).outputs
-    return {"dist2": np.sqrt(outputs["dist2"]), "idx": outputs["idx"]}
+def _by_index(dist2: Array, idx: Array, _: OpCall) -> tuple[Array, Array]:
+    # Missing neighbours stay behind.
+    order = np.argsort(np.where(np.isfinite(dist2), idx, np.iinfo(np.int32).max), axis=-1)
+    return np.take_along_axis(dist2, order, axis=-1), np.take_along_axis(idx, order, axis=-1)
 
 
 def _last_of_equals(call: OpCall) -> Mapping[str, Array]:
-    known = call.array("known")
-    outputs = reference(with_inputs(call, known=np.ascontiguousarray(known[:, ::-1]))).outputs
-    found = np.isfinite(outputs["dist2"])
-    return {"dist2": outputs["dist2"], "idx": np.where(found, known.shape[1] - 1 - outputs["idx"], 0).astype("<i4")}
-
-
-def _by_index(call: OpCall) -> Mapping[str, Array]:
-    outputs = reference(call).outputs
-    # Missing neighbours stay behind.
-    order = np.argsort(np.where(np.isfinite(outputs["dist2"]), outputs["idx"], np.iinfo(np.int32).max), axis=-1)
-    return {name: np.take_along_axis(array, order, axis=-1) for name, array in outputs.items()}
-
-
-def _through_batches(call: OpCall) -> Mapping[str, Array]:
-    outputs = reference(call).outputs
-    batches, points, _ = call.tensor("known").dims
-    first = (np.arange(batches, dtype="<i4") * points)[:, None, None]
-    return {"dist2": outputs["dist2"], "idx": outputs["idx"] + np.where(np.isfinite(outputs["dist2"]), first, 0)}
-
-
-def _within_tiles(call: OpCall) -> Mapping[str, Array]:
-    outputs = reference(call).outputs
-    return {"dist2": outputs["dist2"], "idx": outputs["idx"] % 64}
+    backwards = _changed(lambda cloud: cloud[:, ::-1], "known")(call)
+    found = np.isfinite(backwards["dist2"])
+    idx = np.where(found, call.tensor("known").dims[1] - 1 - backwards["idx"], 0)
+    return {"dist2": backwards["dist2"], "idx": idx.astype("<i4")}
 
 
 def _changed(change: Callable[[Array], Array], *names: str) -> Suspect:
@@ -221,72 +148,66 @@ def _changed(change: Callable[[Array], Array], *names: str) -> Suspect:
     )
 
 
-def _first_batch(cloud: Array) -> Array:
+def first_batch(cloud: Array) -> Array:
+    """Every batch has the points of the first."""
     return np.broadcast_to(cloud[:1], cloud.shape)
 
 
-def _axes_first(cloud: Array) -> Array:
+def axes_first(cloud: Array) -> Array:
+    """[B, N, 3] read as [B, 3, N]."""
     return cloud.reshape(cloud.shape[0], 3, cloud.shape[1]).swapaxes(1, 2)
 
 
-def _without_axis(axis: int) -> Callable[[Array], Array]:
-    return lambda cloud: np.where(np.arange(3) == axis, cloud.dtype.type(0), cloud)
+def _without_axis(axis: int) -> Suspect:
+    return _changed(lambda cloud: np.where(np.arange(3) == axis, cloud.dtype.type(0), cloud), "unknown", "known")
 
 
-def _without_point(index: int) -> Callable[[Array], Array]:
-    """A point at NaN is no neighbour."""
+def _known_lost(call: OpCall, index: int) -> Mapping[str, Array]:
+    """A point that is not finite is nobody's neighbour (§1.2)."""
+    known = call.array("known").copy()
+    known[:, index] = np.nan
+    return {"known": known}
 
-    def changed(cloud: Array) -> Array:
-        points = np.arange(cloud.shape[1]) == index % cloud.shape[1]
-        return np.where(points[:, None], cloud.dtype.type(np.nan), cloud)
 
-    return changed
+def _without_point(index: int) -> Suspect:
+    return as_read(reference, lambda call: with_inputs(call, **_known_lost(call, index)))
 
 
 SUSPECTS = {
-    "the roots are taken of squared distances": _roots,
+    "the roots are taken of squared distances": _answered(lambda dist2, idx, _: (np.sqrt(dist2), idx)),
     "of equal distances the highest index comes first": _last_of_equals,
-    "the three neighbours are ordered by index": _by_index,
-    "indices count through all batches": _through_batches,
-    "every batch searches the known points of batch 0": _changed(_first_batch, "known"),
-    "every batch has the unknown points of batch 0": _changed(_first_batch, "unknown"),
-    "known is read as [B, 3, M]": _changed(_axes_first, "known"),
-    "unknown is read as [B, 3, N]": _changed(_axes_first, "unknown"),
-    "indices count within a tile of 64": _within_tiles,
-    "x is ignored": _changed(_without_axis(0), "unknown", "known"),
-    "y is ignored": _changed(_without_axis(1), "unknown", "known"),
-    "z is ignored": _changed(_without_axis(2), "unknown", "known"),
-    "the first known point is missing": _changed(_without_point(0), "known"),
-    "the last known point is missing": _changed(_without_point(-1), "known"),
+    "the three neighbours are ordered by index": _answered(_by_index),
+    "indices count through all batches": _answered(
+        lambda dist2, idx, call: (dist2, idx + call.tensor("known").dims[1] * np.arange(len(idx))[:, None, None])
+    ),
+    "every batch searches the known points of batch 0": _changed(first_batch, "known"),
+    "every batch has the unknown points of batch 0": _changed(first_batch, "unknown"),
+    "known is read as [B, 3, M]": _changed(axes_first, "known"),
+    "unknown is read as [B, 3, N]": _changed(axes_first, "unknown"),
+    "indices count within a tile of 64": _answered(lambda dist2, idx, _: (dist2, idx % 64)),
+    **{f"{name} is ignored": _without_axis(axis) for axis, name in enumerate("xyz")},
+    "the first known point is missing": _without_point(0),
+    "the last known point is missing": _without_point(-1),
 }
 
 
-# One neighbour as §1.2 defines it: all known points sorted by their squared distance, equals by index.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
-    """The three nearest of each unknown point; +Inf and 0 where there are fewer."""
+    """Each neighbour as §1.2 defines it: known points sorted by squared distance, equals by index, then +Inf and 0."""
     unknown, known = call.array("unknown"), call.array("known")
-
     distances_in = cache(lambda batch: squared_distances_to(known[batch]))
 
     @cache
-    def nearest(batch: int, point: int) -> list[tuple[Fraction | float, int]]:
+    def three(batch: int, point: int) -> list[tuple[Fraction | float, int]]:
         distances = distances_in(batch)(unknown[batch, point])
         candidates = ((squared, place) for place, squared in enumerate(distances) if squared is not None)
         # Distances first, then indices; whatever overflows is behind all that do not.
         found = [one for one in nsmallest(3, candidates) if not overflows(one[0], unknown.itemsize)]
         return [*found, *[(math.inf, 0)] * (3 - len(found))]
 
-    return {
-        "dist2": lambda batch, point, rank: nearest(batch, point)[rank][0],
-        "idx": lambda batch, point, rank: nearest(batch, point)[rank][1],
-    }
+    return {"dist2": lambda b, n, rank: three(b, n)[rank][0], "idx": lambda b, n, rank: three(b, n)[rank][1]}
 
 
 # The kernel that the numpy backend runs: §3.1 in float32, tile by tile, three minima each.
-
-
 # §3.1's split: known points of a tile, and pairs that meet at once: 256 KiB of distances stay in the cache.
 TILE, PAIRS = 4096, 1 << 16
 
@@ -302,22 +223,24 @@ def kernel(call: OpCall) -> Status:
             axes = np.ascontiguousarray(known[batch].T)
             for first in range(0, unknown.shape[1], step):
                 rows = slice(first, first + step)
-                dist2, idx = _nearest(unknown[batch, rows], axes)
-                call.array("dist2")[batch, rows] = dist2
-                call.array("idx")[batch, rows] = idx
+                call.array("dist2")[batch, rows], call.array("idx")[batch, rows] = _nearest(unknown[batch, rows], axes)
     return status
 
 
 def _nearest(points: Array, axes: Array) -> tuple[Array, Array]:
     """Three distances and indices per point: those of each tile are sorted in behind those of the tiles before."""
-    dist2 = np.full((len(points), 3), np.inf, np.float32)
-    idx = np.zeros((len(points), 3), np.int64)
+    rows = np.arange(len(points))
+    dist2, idx = np.full((len(rows), 3), np.inf, np.float32), np.zeros((len(rows), 3), np.int64)
     for base in range(0, axes.shape[1], TILE):
-        values, places = _minima(_distances(points, axes[:, base : base + TILE]))
-        values, places = np.hstack([dist2, values]), np.hstack([idx, places + base])
+        tile, values, places = _distances(points, axes[:, base : base + TILE]), [*dist2.T], [*idx.T]
+        for _ in range(3):
+            # Step 5: take the first least, and blank it in the distances each time.
+            place = tile.argmin(axis=1)
+            values, places = [*values, tile[rows, place]], [*places, place + base]
+            tile[rows, place] = np.inf
         # Stable: of equal distances the earlier tile's come first.
-        order = np.argsort(values, axis=1, kind="stable")[:, :3]
-        dist2, idx = np.take_along_axis(values, order, axis=1), np.take_along_axis(places, order, axis=1)
+        order = np.argsort(np.stack(values), axis=0, kind="stable")[:3].T
+        dist2, idx = (np.take_along_axis(np.stack(one, axis=1), order, axis=1) for one in (values, places))
     idx[np.isinf(dist2)] = 0
     return dist2, idx
 
@@ -336,25 +259,16 @@ def _distances(points: Array, axes: Array) -> Array:
     return total
 
 
-def _minima(distances: Array) -> tuple[Array, Array]:
-    """Step 5: take the first least three times, and blank it in the distances each time."""
-    rows = np.arange(len(distances))
-    values, places = np.empty((len(rows), 3), np.float32), np.empty((len(rows), 3), np.int64)
-    for nth in range(3):
-        place = distances.argmin(axis=1)
-        values[:, nth], places[:, nth] = distances[rows, place], place
-        distances[rows, place] = np.inf
-    return values, places
-
-
 def _verdict(call: OpCall) -> tuple[Status, bool]:
     """The status, and whether there is anything to compute."""
-    unknown, known = call.inputs["unknown"], call.inputs["known"]
-    dist2, idx = call.outputs["dist2"], call.outputs["idx"]
-    if call.handle is None or unknown is None or known is None or dist2 is None or idx is None:
+    tensors = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
+    if call.handle is None or len(tensors) < 4 or any(len(arg.dims) != 3 for arg in tensors[:2]):
         return Status.BAD_PARAM, False
-    tensors = (unknown, known, dist2, idx)
-    if not _shapes_agree(*tensors) or not _types_agree(*tensors):
+    unknown, known = tensors[:2]
+    batch, queries, _ = unknown.dims
+    rows, dtype = (batch, queries, 3), unknown.dtype
+    described = [(rows, dtype), ((batch, known.dims[1], 3), dtype), (rows, dtype), (rows, DType.INT32)]
+    if dtype not in _FLOATS or [(arg.dims, arg.dtype) for arg in tensors] != described:
         return Status.BAD_PARAM, False
     if any(arg.desc.is_strided or arg.desc.is_large for arg in tensors):
         return Status.NOT_SUPPORTED, False
@@ -367,28 +281,6 @@ def _verdict(call: OpCall) -> tuple[Status, bool]:
     return Status.SUCCESS, True
 
 
-def _shapes_agree(unknown: TensorArg, known: TensorArg, dist2: TensorArg, idx: TensorArg) -> bool:
-    if len(unknown.dims) != 3 or len(known.dims) != 3:
-        return False
-    batch, queries, _ = unknown.dims
-    return (
-        unknown.dims[2] == 3
-        and (known.dims[0], known.dims[2]) == (batch, 3)
-        and dist2.dims == idx.dims == (batch, queries, 3)
-    )
-
-
-def _types_agree(unknown: TensorArg, known: TensorArg, dist2: TensorArg, idx: TensorArg) -> bool:
-    return (
-        unknown.dtype in (DType.FLOAT, DType.HALF)
-        and known.dtype is dist2.dtype is unknown.dtype
-        and idx.dtype is DType.INT32
-    )
-
-
-# With torch: distance and index packed into one integer, the three least of every row.
-
-
 # Pairs per step on the processor: torch would spread more over threads, which wait for each other at every operation.
 _PAIRS = 1 << 15
 # The bits of +Inf: floats from 0 on order as their bits do.
@@ -396,7 +288,7 @@ _INFINITE = 0x7F800000
 
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:  # noqa: ARG001 - all operators are called alike
-    """Write the three nearest known points of every unknown one."""
+    """Pack distance and index of every pair into one integer, and take the three least of every row."""
     import torch
 
     dist2, idx = outputs["dist2"], outputs["idx"]
@@ -417,15 +309,11 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
 
 def _squared(points: Any, axes: Any) -> Any:
     """float32 [rows, M]; +Inf where a pair has no distance (§1.2)."""
-    import torch
-
     total = (points[:, 0, None] - axes[0]).square_()
     for number in (1, 2):
         total += (points[:, number, None] - axes[number]).square_()
-    return total.nan_to_num_(nan=torch.inf, posinf=torch.inf)
+    return total.nan_to_num_(nan=math.inf, posinf=math.inf)
 
-
-_FLOATS = (DType.FLOAT, DType.HALF)
 
 OPERATOR = Operator(
     name="three_nn_forward",
@@ -446,9 +334,7 @@ OPERATOR = Operator(
     },
     checks=CHECKS,
     subsumed=dict.fromkeys(("dist2_large", "idx_large", "dist2_empty", "idx_empty"), _OF_UNKNOWN),
-    queries=QUERIES,
-    not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
+    queries={"mluOpGetThreeNNForwardWorkspaceSize": _QUERY},
     reference=reference,
     bound=bound,
     precondition=precondition,

@@ -1,25 +1,21 @@
 """Implementations with one plausible mistake each; the small cases must catch every one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Status
-from mluops_gtest.authoring.mistakes import cached_by_shape, first_length_kept, input_cleared, part_left, tails_left
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
 
-# The right search in steps that can be replaced one by one; mutants do.
+from .._shared.interpolation import shortened
+from . import axes_first, first_batch
 
-
-INFINITY = np.float32(np.inf)
-
-
-def differences(unknown: Array, known: Array) -> Array:
-    """[N, M, 3]."""
-    result: Array = unknown[:, None] - known
-    return result
+INFINITY: Final = np.float32(np.inf)
+# What kernels cut axes into.
+_TILE: Final = 64
+_LARGEST: Final = np.finfo(np.float32).max
+Clouds = tuple[Array, Array]
 
 
 def sum_of_squares(values: Array) -> Array:
@@ -29,150 +25,95 @@ def sum_of_squares(values: Array) -> Array:
     return result
 
 
-def distances(unknown: Array, known: Array) -> Array:
-    """[N, M]."""
-    return sum_of_squares(differences(unknown, known))
-
-
 def ascending(squared: Array) -> Array:
     """[N, M]: all known points, the nearest first, of equals the one that comes first."""
     return np.argsort(squared, axis=1, kind="stable")
 
 
-def filled(dist2: Array, idx: Array, _: Array) -> tuple[Array, Array]:
-    """What stands where there is no neighbour."""
-    return dist2, np.where(np.isfinite(dist2), idx, 0)
+def between(distance: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
+    """[N, M]: the distance of every pair by its differences [N, M, 3]."""
+    return lambda unknown, known: distance(unknown[:, None] - known)
 
 
-def write(call: OpCall, batch: int, dist2: Array, idx: Array) -> None:
-    """The results of a batch."""
-    call.array("dist2")[batch], call.array("idx")[batch] = dist2, idx
+def where_found(dist2: Array, values: Array, missing: Array | float) -> Array:
+    """The values where there is a neighbour, and what stands where there is none."""
+    return np.where(np.isfinite(dist2), values, missing)
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """Everything at once and in float32: all distances, sorted. A mistake replaces one step."""
-
+def search(
+    call: OpCall,
+    *,
     # The coordinates [B, N, 3] and [B, M, 3] to compute with.
-    clouds: Callable[[Array, Array], tuple[Array, Array]] = lambda unknown, known: (unknown, known)
-    distances: Callable[[Array, Array], Array] = distances
+    clouds: Callable[[Array, Array], Clouds] = lambda unknown, known: (unknown, known),
+    distances: Callable[[Array, Array], Array] = lambda unknown, known: sum_of_squares(unknown[:, None] - known),
     # Distances [N, M], +Inf where there is none.
-    valid: Callable[[Array], Array] = lambda squared: np.fmin(squared, INFINITY)
-    order: Callable[[Array], Array] = ascending
-    # (dist2 [N, 3], idx [N, 3], all distances): +Inf and the first indices at hand where there are fewer.
-    filled: Callable[[Array, Array, Array], tuple[Array, Array]] = filled
+    valid: Callable[[Array], Array] = lambda squared: np.fmin(squared, INFINITY),
+    order: Callable[[Array], Array] = ascending,
+    # Indices [N, 3], by distances [N, 3]: the first at hand stand where there are fewer.
+    filled: Callable[[Array, Array], Array] = lambda dist2, idx: where_found(dist2, idx, 0),
+    # Both results, by all distances.
+    result: Callable[[Array, Array, Array], tuple[Array, Array]] = lambda dist2, idx, _: (dist2, idx),
     # (idx, known points in the batches before) → the indices of neighbours as they are reported.
-    named: Callable[[Array, int], Array] = lambda idx, _: idx
-    write: Callable[[OpCall, int, Array, Array], None] = write
-
-
-def apply(steps: Steps, call: OpCall) -> Status:
-    """Write both outputs of a valid call by these steps."""
-    unknown, known = steps.clouds(call.array("unknown").astype("<f4"), call.array("known").astype("<f4"))
+    named: Callable[[Array, int], Array] = lambda idx, _: idx,
+    # Which part of [N, 3] is written.
+    part: Callable[[int], Any] = lambda _: ...,
+) -> Status:
+    """Everything at once and in float32: all distances, sorted; a mistake replaces one step."""
+    unknown, known = clouds(call.array("unknown").astype("<f4"), call.array("known").astype("<f4"))
     for batch, (queries, points) in enumerate(zip(unknown, known, strict=True)):
-        squared = steps.valid(steps.distances(queries, points))
-        order = steps.order(squared)[:, :3]
+        squared = valid(distances(queries, points))
+        best = order(squared)[:, :3]
         dist2, idx = np.full((len(squared), 3), INFINITY), np.zeros((len(squared), 3), np.int64)
-        idx[:, : order.shape[1]] = order
-        dist2[:, : order.shape[1]] = np.take_along_axis(squared, order, axis=1)
-        dist2, idx = steps.filled(dist2, idx, squared)
-        steps.write(call, batch, dist2, np.where(np.isfinite(dist2), steps.named(idx, batch * len(points)), idx))
+        idx[:, : best.shape[1]] = best
+        dist2[:, : best.shape[1]] = np.take_along_axis(squared, best, axis=1)
+        dist2, idx = result(dist2, filled(dist2, idx), squared)
+        idx, places = where_found(dist2, named(idx, batch * len(points)), idx), part(len(dist2))
+        call.array("dist2")[batch][places], call.array("idx")[batch][places] = dist2[places], idx[places]
     return Status.SUCCESS
 
 
-# What kernels cut axes into.
-_TILE: Final = 64
-_LARGEST: Final = float(np.finfo(np.float32).max)
-
-_right = partial(apply, Steps())
+def whole_tiles(length: int) -> int:
+    """How many there are in whole tiles; all where there is none."""
+    return length // _TILE * _TILE or length
 
 
-def _wrong(name: str, message: str, steps: Steps) -> Mutant:
-    return Mutant(name, message, partial(apply, steps))
+def _wrong(name: str, message: str, **steps: Any) -> Mutant:
+    return Mutant(name, message, partial(search, **steps))
 
 
-# Which clouds.
-
-
-def _axes_first(cloud: Array) -> Array:
-    batches, points, _ = cloud.shape
-    return cloud.reshape(batches, 3, points).swapaxes(1, 2)
-
-
-def _first_batch(cloud: Array) -> Array:
-    return np.broadcast_to(cloud[:1], cloud.shape)
-
-
-def _exchanged(unknown: Array, known: Array) -> tuple[Array, Array]:
-    """The nearest unknown points of the known ones, as far as they go."""
-    return known[:, np.arange(unknown.shape[1]) % known.shape[1]], unknown
-
-
-def _padded(unknown: Array, known: Array) -> tuple[Array, Array]:
-    """Up to a whole vector of 8, with points at 0."""
-    return unknown, np.pad(known, ((0, 0), (0, -known.shape[1] % 8), (0, 0)))
-
-
-def _both(change: Callable[[Array], Array]) -> Callable[[Array, Array], tuple[Array, Array]]:
+def _both(change: Callable[[Array], Array]) -> Callable[[Array, Array], Clouds]:
     return lambda unknown, known: (change(unknown), change(known))
 
 
-def _cleared(cloud: Array) -> Array:
-    return np.where(np.isnan(cloud), np.float32(0), cloud)
+def _without(axis: int) -> Callable[[Array, Array], Array]:
+    return between(lambda values: sum_of_squares(np.where(np.arange(3) == axis, np.float32(0), values)))
 
 
-def _rounded(bits: int) -> Callable[[Array], Array]:
-    """To the nearest with so many bits of mantissa behind the point; 7 is bfloat16, 10 is tf32 and half."""
-    dropped = np.uint32(23 - bits)
-
-    def shorten(values: Array) -> Array:
-        pattern = values.astype("<f4").view("<u4")
-        nearest = ((pattern + (np.uint32(1) << (dropped - np.uint32(1)))) >> dropped) << dropped
-        return np.where(np.isfinite(values), nearest.astype("<u4").view("<f4"), values)
-
-    return shorten
-
-
-# Which distance.
-
-
-def _of_differences(distance: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
-    return lambda unknown, known: distance(differences(unknown, known))
-
-
-def _without(axis: int) -> Callable[[Array], Array]:
-    return lambda values: sum_of_squares(np.where(np.arange(3) == axis, np.float32(0), values))
+def _rounded(bits: int) -> Callable[[Array, Array], Array]:
+    return between(lambda values: sum_of_squares(shortened(values, bits)))
 
 
 def _multiplied_out(unknown: Array, known: Array) -> Array:
     """|u|² + |k|² − 2u·k."""
     squares = sum_of_squares(unknown)[:, None] + sum_of_squares(known)
-    products = sum(unknown[:, axis, None] * known[:, axis] for axis in range(3))
-    squared: Array = np.maximum(squares - 2 * products, np.float32(0))
+    squared: Array = np.maximum(squares - 2 * np.einsum("na,ma->nm", unknown, known), np.float32(0))
     return squared
 
 
-def _in_half(unknown: Array, known: Array) -> Array:
-    squares = np.square(differences(unknown, known)).astype(np.float16)
+def _in_half(values: Array) -> Array:
+    squares = np.square(values).astype(np.float16)
     total: Array = (squares[..., 0] + squares[..., 1]) + squares[..., 2]
     return total.astype(np.float32)
 
 
-# Which points are looked at: distances of others become +Inf.
-
-
 def _only(seen: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Points that are not looked at: their distances become +Inf."""
     return lambda squared: np.where(seen(squared), np.fmin(squared, INFINITY), INFINITY)
 
 
-def _place(squared: Array) -> Array:
-    return np.arange(squared.shape[1])
-
-
-def _before_a_coincident(squared: Array) -> Array:
-    coincident = squared == 0
-    first: Array = np.cumsum(coincident, axis=1) - coincident == 0
-    return first
+def _at(seen: Callable[[Array, int], Array]) -> Callable[[Array], Array]:
+    """By the index of a known point, and their number."""
+    return _only(lambda squared: seen(np.arange(squared.shape[1]), squared.shape[1]))
 
 
 def _nearest_of_tiles(squared: Array) -> Array:
@@ -184,25 +125,16 @@ def _nearest_of_tiles(squared: Array) -> Array:
     return seen
 
 
-# Which order.
-
-
-def _last_of_equals(squared: Array) -> Array:
-    backwards: Array = squared.shape[1] - 1 - ascending(squared[:, ::-1])
-    return backwards
-
-
 def _equals_merged(squared: Array) -> Array:
     order = ascending(squared)
     ranked = np.take_along_axis(squared, order, axis=1)
     repeated = np.diff(ranked, axis=1, prepend=np.float32(-1)) == 0
-    return np.take_along_axis(order, np.argsort(repeated, axis=1, kind="stable"), axis=1)
+    return np.take_along_axis(order, ascending(repeated), axis=1)
 
 
 def _later_tile_first(squared: Array) -> Array:
-    place = _place(squared)
-    keys = np.broadcast_to(-(place // _TILE), squared.shape)
-    return np.lexsort((np.broadcast_to(place, squared.shape), keys, squared), axis=1)
+    place = np.broadcast_to(np.arange(squared.shape[1]), squared.shape)
+    return np.lexsort((place, -(place // _TILE), squared), axis=1)
 
 
 def _without_shift(squared: Array) -> Array:
@@ -217,190 +149,112 @@ def _without_shift(squared: Array) -> Array:
     return place
 
 
-# What is reported.
-
-
-def _then(
-    change: Callable[[Array, Array], tuple[Array, Array]],
-) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
-    """The right answer, changed."""
-    return lambda dist2, idx, squared: change(*filled(dist2, idx, squared))
-
-
-def _where_missing(
-    value: float | None = None, index: Callable[[Array], Array | int] | None = None
-) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
-    """Another distance, or another index by all distances, where there is no neighbour."""
-
-    def fill(dist2: Array, idx: Array, squared: Array) -> tuple[Array, Array]:
-        missing = ~np.isfinite(dist2)
-        dist2, idx = filled(dist2, idx, squared)
-        if value is not None:
-            dist2 = np.where(missing, np.float32(value), dist2)
-        return dist2, idx if index is None else np.where(missing, index(squared), idx)
-
-    return fill
-
-
-def _repeated(dist2: Array, idx: Array) -> tuple[Array, Array]:
-    missing = ~np.isfinite(dist2)
-    return np.where(missing, dist2[:, :1], dist2), np.where(missing, idx[:, :1], idx)
-
-
-def _by_index(dist2: Array, idx: Array) -> tuple[Array, Array]:
-    order = np.argsort(np.where(np.isfinite(dist2), idx, np.iinfo(np.int64).max), axis=1, kind="stable")
+def _by_index(dist2: Array, idx: Array, _: Array) -> tuple[Array, Array]:
+    order = ascending(where_found(dist2, idx, np.iinfo(np.int64).max))
     return np.take_along_axis(dist2, order, axis=1), np.take_along_axis(idx, order, axis=1)
 
 
-def _nearest_of_first_tile(squared: Array) -> Array | int:
+def _missing(index: Callable[[Array], Array | int]) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
+    """Another index by all distances where there is no neighbour."""
+    return lambda dist2, idx, squared: (dist2, where_found(dist2, idx, index(squared)))
+
+
+def _of_first_tile(squared: Array) -> Array | int:
     return squared[:, :_TILE].argmin(axis=1)[:, None] if squared.shape[1] > _TILE else 0
-
-
-# What is written.
-
-
-def _whole_tiles(call: OpCall, batch: int, dist2: Array, idx: Array) -> None:
-    whole = len(dist2) // _TILE * _TILE or len(dist2)
-    call.array("dist2")[batch, :whole], call.array("idx")[batch, :whole] = dist2[:whole], idx[:whole]
-
-
-def _first_alone(call: OpCall, batch: int, dist2: Array, idx: Array) -> None:
-    call.array("dist2")[batch, :, :1], call.array("idx")[batch, :, :1] = dist2[:, :1], idx[:, :1]
-
-
-def _ranks_first(call: OpCall, batch: int, dist2: Array, idx: Array) -> None:
-    write(call, batch, dist2.T.reshape(dist2.shape), idx.T.reshape(idx.shape))
-
-
-def _distances_alone(call: OpCall, batch: int, dist2: Array, _: Array) -> None:
-    call.array("dist2")[batch] = dist2
 
 
 MUTANTS: Final = (
     # Which clouds.
-    _wrong("swapped", "unknown and known are exchanged", Steps(clouds=_exchanged)),
-    _wrong("known_axes_first", "known read as [B, 3, M]", Steps(clouds=lambda u, k: (u, _axes_first(k)))),
-    _wrong("unknown_axes_first", "unknown read as [B, 3, N]", Steps(clouds=lambda u, k: (_axes_first(u), k))),
+    _wrong("swapped", "both are exchanged", clouds=lambda u, k: (k[:, np.arange(u.shape[1]) % k.shape[1]], u)),
+    _wrong("known_axes_first", "known read as [B, 3, M]", clouds=lambda u, k: (u, axes_first(k))),
+    _wrong("unknown_axes_first", "unknown read as [B, 3, N]", clouds=lambda u, k: (axes_first(u), k)),
+    _wrong("first_batch_known", "every batch searches the points of batch 0", clouds=lambda u, k: (u, first_batch(k))),
+    _wrong("first_batch_unknown", "every batch asks for those of batch 0", clouds=lambda u, k: (first_batch(u), k)),
     _wrong(
-        "first_batch_known",
-        "every batch searches the known points of batch 0",
-        Steps(clouds=lambda u, k: (u, _first_batch(k))),
+        "padding_counts",
+        "what pads known to whole vectors of 8 is taken for points at the origin",
+        clouds=lambda u, k: (u, np.pad(k, ((0, 0), (0, -k.shape[1] % 8), (0, 0)))),
     ),
-    _wrong(
-        "first_batch_unknown",
-        "every batch asks for the unknown points of batch 0",
-        Steps(clouds=lambda u, k: (_first_batch(u), k)),
-    ),
-    _wrong("padding_counts", "padding is taken for points at the origin", Steps(clouds=_padded)),
-    _wrong("nan_is_zero", "NaN coordinates count as 0", Steps(clouds=_both(_cleared))),
-    _wrong("bfloat16_coordinates", "coordinates are rounded to 8 bits", Steps(clouds=_both(_rounded(7)))),
-    _wrong("tf32_coordinates", "coordinates are rounded to 11 bits", Steps(clouds=_both(_rounded(10)))),
+    _wrong("nan_is_zero", "NaN counts as 0", clouds=_both(lambda c: np.where(np.isnan(c), np.float32(0), c))),
+    _wrong("bfloat16_coordinates", "coordinates are rounded to 8 bits", clouds=_both(lambda c: shortened(c, 8))),
+    _wrong("tf32_coordinates", "coordinates are rounded to 11 bits", clouds=_both(lambda c: shortened(c, 11))),
     # Which distance.
-    _wrong("root", "distances instead of their squares", Steps(filled=_then(lambda d, i: (np.sqrt(d), i)))),
-    _wrong("manhattan", "sum of differences", Steps(distances=_of_differences(lambda v: np.abs(v).sum(axis=-1)))),
-    _wrong(
-        "largest",
-        "square of the largest difference",
-        Steps(distances=_of_differences(lambda v: np.square(np.abs(v).max(axis=-1)))),
-    ),
-    _wrong("x_dropped", "x does not count", Steps(distances=_of_differences(_without(0)))),
-    _wrong("y_dropped", "y does not count", Steps(distances=_of_differences(_without(1)))),
-    _wrong("z_dropped", "z does not count", Steps(distances=_of_differences(_without(2)))),
-    _wrong(
-        "bfloat16_differences",
-        "differences are rounded to 8 bits",
-        Steps(distances=_of_differences(lambda v: sum_of_squares(_rounded(7)(v)))),
-    ),
-    _wrong(
-        "tf32_differences",
-        "differences are rounded to 11 bits",
-        Steps(distances=_of_differences(lambda v: sum_of_squares(_rounded(10)(v)))),
-    ),
-    _wrong("half_sums", "squares are rounded to half and added there", Steps(distances=_in_half)),
-    _wrong("expanded", "the square is multiplied out", Steps(distances=_multiplied_out)),
+    _wrong("root", "distances instead of their squares", result=lambda d, i, _: (np.sqrt(d), i)),
+    _wrong("manhattan", "sum of differences", distances=between(lambda v: np.abs(v).sum(axis=-1))),
+    _wrong("largest", "square of the largest difference", distances=between(lambda v: np.square(v).max(axis=-1))),
+    *(_wrong(f"{name}_dropped", f"{name} does not count", distances=_without(axis)) for axis, name in enumerate("xyz")),
+    _wrong("bfloat16_differences", "differences are rounded to 8 bits", distances=_rounded(8)),
+    _wrong("tf32_differences", "differences are rounded to 11 bits", distances=_rounded(11)),
+    _wrong("half_sums", "squares are rounded to half and added there", distances=between(_in_half)),
+    _wrong("expanded", "the square is multiplied out", distances=_multiplied_out),
     # Which points are looked at.
-    _wrong("coincident_skipped", "a known point at distance 0 is left out", Steps(valid=_only(lambda s: s != 0))),
-    _wrong("ends_at_a_coincident", "the search ends at distance 0", Steps(valid=_only(_before_a_coincident))),
-    _wrong("first_known_skipped", "the search begins at known point 1", Steps(valid=_only(lambda s: _place(s) > 0))),
+    _wrong("coincident_skipped", "a known point at distance 0 is left out", valid=_only(lambda s: s != 0)),
     _wrong(
-        "last_known_skipped",
-        "the search ends before known point M − 1",
-        Steps(valid=_only(lambda s: _place(s) < s.shape[1] - 1)),
+        "ends_at_a_coincident",
+        "the search ends at distance 0",
+        valid=_only(lambda s: np.cumsum(s == 0, axis=1) == (s == 0)),
     ),
+    _wrong("first_known_skipped", "the search begins at known point 1", valid=_at(lambda at, _: at > 0)),
+    _wrong("last_known_skipped", "it ends before known point M − 1", valid=_at(lambda at, m: at < m - 1)),
     _wrong(
-        "known_tail_dropped",
-        "known points behind the last whole tile of 64 are lost",
-        Steps(valid=_only(lambda s: _place(s) < (s.shape[1] // _TILE * _TILE or s.shape[1]))),
+        "known_tail_dropped", "those behind the last tile of 64 are lost", valid=_at(lambda at, m: at < whole_tiles(m))
     ),
-    _wrong(
-        "last_tile_alone",
-        "each tile of 64 known points forgets what the tiles before found",
-        Steps(valid=_only(lambda s: _place(s) >= (s.shape[1] - 1) // _TILE * _TILE)),
-    ),
-    _wrong(
-        "one_of_each_tile",
-        "each tile of 64 known points gives its nearest alone",
-        Steps(valid=_only(_nearest_of_tiles)),
-    ),
-    _wrong("starts_at_1e10", "distances above 1e10 are not found", Steps(valid=_only(lambda s: s < 1e10))),
+    _wrong("last_tile_alone", "tiles forget those before", valid=_at(lambda at, m: at // _TILE == (m - 1) // _TILE)),
+    _wrong("one_of_each_tile", "each tile of 64 known points gives its nearest alone", valid=_only(_nearest_of_tiles)),
+    _wrong("starts_at_1e10", "distances above 1e10 are not found", valid=_only(lambda s: s < 1e10)),
     # Which order.
-    _wrong("last_of_equals", "of equal distances the highest index comes first", Steps(order=_last_of_equals)),
-    _wrong("equals_merged", "equal distances are reported once", Steps(order=_equals_merged)),
-    _wrong("later_tile_wins", "of equal distances in two tiles the later comes first", Steps(order=_later_tile_first)),
     _wrong(
-        "one_thrice", "the nearest point is reported three times", Steps(order=lambda s: ascending(s)[:, [0, 0, 0]])
+        "last_of_equals",
+        "of equal distances the highest index comes first",
+        order=lambda s: s.shape[1] - 1 - ascending(s[:, ::-1]),
     ),
-    _wrong("without_shift", "a new nearest point does not make the old one the second", Steps(order=_without_shift)),
-    _wrong("farthest", "the three farthest points", Steps(order=lambda s: ascending(-s))),
-    _wrong(
-        "descending",
-        "the three nearest are ordered downwards",
-        Steps(filled=_then(lambda d, i: (d[:, ::-1], i[:, ::-1]))),
-    ),
-    _wrong("by_index", "the three nearest are ordered by index", Steps(filled=_then(_by_index))),
-    _wrong(
-        "orders_differ",
-        "dist2 is ordered by distance, idx by index",
-        Steps(filled=_then(lambda d, i: (d, np.sort(i, axis=1)))),
-    ),
+    _wrong("equals_merged", "equal distances are reported once", order=_equals_merged),
+    _wrong("later_tile_wins", "of equal distances in two tiles the later comes first", order=_later_tile_first),
+    _wrong("one_thrice", "the nearest point is reported three times", order=lambda s: ascending(s)[:, [0, 0, 0]]),
+    _wrong("without_shift", "a new nearest point does not make the old one the second", order=_without_shift),
+    _wrong("farthest", "the three farthest points", order=lambda s: ascending(-s)),
+    _wrong("descending", "the nearest are ordered downwards", result=lambda d, i, _: (d[:, ::-1], i[:, ::-1])),
+    _wrong("by_index", "the three nearest are ordered by index", result=_by_index),
+    _wrong("orders_differ", "dist2 by distance, idx by index", result=lambda d, i, _: (d, np.sort(i, axis=1))),
     # What stands for a missing neighbour.
-    _wrong("missing_dist2_0", "a missing neighbour has distance 0", Steps(filled=_where_missing(0))),
+    _wrong("missing_dist2_0", "a missing one has distance 0", result=lambda d, i, _: (where_found(d, d, 0), i)),
     _wrong(
-        "missing_dist2_largest", "a missing neighbour has the largest float", Steps(filled=_where_missing(_LARGEST))
+        "missing_dist2_largest", "a missing one has the largest float", result=lambda d, i, _: (np.fmin(d, _LARGEST), i)
     ),
-    _wrong("missing_idx_minus_1", "a missing neighbour has index -1", Steps(filled=_where_missing(index=lambda _: -1))),
+    _wrong("missing_idx_minus_1", "a missing neighbour has index -1", result=_missing(lambda _: -1)),
+    _wrong("missing_idx_m", "a missing neighbour has index M", result=_missing(lambda s: s.shape[1])),
     _wrong(
-        "missing_idx_m", "a missing neighbour has index M", Steps(filled=_where_missing(index=lambda s: s.shape[1]))
+        "missing_repeated",
+        "a missing neighbour repeats the nearest",
+        result=lambda d, i, _: (where_found(d, d, d[:, :1]), where_found(d, i, i[:, :1])),
     ),
-    _wrong("missing_repeated", "a missing neighbour repeats the nearest", Steps(filled=_then(_repeated))),
-    _wrong(
-        "missing_from_first_tile",
-        "a missing neighbour has the first tile's index",
-        Steps(filled=_where_missing(index=_nearest_of_first_tile)),
-    ),
-    _wrong(
-        "infinite_counts", "a point at distance +Inf is reported with its index", Steps(filled=lambda d, i, _: (d, i))
-    ),
-    _wrong("nan_kept", "NaN distances are reported", Steps(valid=lambda squared: squared)),
+    _wrong("missing_from_first_tile", "a missing one has the first tile's index", result=_missing(_of_first_tile)),
+    _wrong("infinite_counts", "a point at distance +Inf is reported with its index", filled=lambda _, i: i),
+    _wrong("nan_kept", "NaN distances are reported", valid=lambda squared: squared),
     _wrong(
         "nan_first",
         "NaN is the smallest distance",
-        Steps(valid=lambda s: s, order=lambda s: ascending(np.where(np.isnan(s), np.float32(-1), s))),
+        valid=lambda squared: squared,
+        order=lambda s: ascending(np.where(np.isnan(s), np.float32(-1), s)),
     ),
     # Which index.
-    _wrong("batch_offset", "indices count through all batches", Steps(named=lambda idx, base: idx + base)),
-    _wrong("from_one", "indices count from 1", Steps(named=lambda idx, _: idx + 1)),
-    _wrong("tile_base_lost", "indices count within a tile of 64", Steps(named=lambda idx, _: idx % _TILE)),
-    _wrong("byte_indices", "indices kept in 8 bits", Steps(named=lambda idx, _: idx & 0xFF)),
+    _wrong("batch_offset", "indices count through all batches", named=lambda idx, base: idx + base),
+    _wrong("from_one", "indices count from 1", named=lambda idx, _: idx + 1),
+    _wrong("tile_base_lost", "indices count within a tile of 64", named=lambda idx, _: idx % _TILE),
+    _wrong("byte_indices", "indices kept in 8 bits", named=lambda idx, _: idx & 0xFF),
     # What is written.
-    _wrong("unknown_tail_lost", "unknown points behind the last whole tile of 64 are lost", Steps(write=_whole_tiles)),
-    _wrong("first_only", "only the nearest is written", Steps(write=_first_alone)),
-    _wrong("ranks_first", "dist2 and idx are written as [B, 3, N]", Steps(write=_ranks_first)),
-    _wrong("idx_left", "only dist2 is written", Steps(write=_distances_alone)),
-    *tails_left(_right, "idx", 1, "unknown", (16, 128)),
-    part_left(_right, "dist2", 1, "unknown"),
+    _wrong("unknown_tail_lost", "nothing behind the last tile of 64", part=lambda n: slice(whole_tiles(n))),
+    _wrong("first_only", "only the nearest is written", part=lambda _: np.s_[:, :1]),
+    _wrong(
+        "ranks_first",
+        "dist2 and idx are written as [B, 3, N]",
+        result=lambda d, i, _: (d.T.reshape(d.shape), i.T.reshape(i.shape)),
+    ),
+    mistakes.left("idx_left", "only dist2 is written", search, "idx", lambda _: ...),
+    *mistakes.tails_left(search, "idx", 1, "unknown", (16, 128)),
+    mistakes.part_left(search, "dist2", 1, "unknown"),
     # What another call finds.
-    cached_by_shape(_right),
-    first_length_kept(_right, "dist2", 1, "unknown"),
-    input_cleared(_right, "known"),
+    mistakes.cached_by_shape(search),
+    mistakes.first_length_kept(search, "dist2", 1, "unknown"),
+    mistakes.input_cleared(search, "known"),
 )

@@ -19,60 +19,59 @@ from .._shared.points import (
     surfaces,
 )
 
-# Every right kernel must find the same neighbours: data on which it does.
-
-
-def on_lattice(params: Params, unknown: Array, known: Array) -> RecipeOutput:
-    """Any evaluation of any distance is exact; such a case declares `criteria: {dist2: {diff3: 0}}`."""
-    assert_lattice(unknown, known)
-    return RecipeOutput({"unknown": unknown, "known": known}, params, outputs=_dims(unknown))
-
-
-def with_margin(params: Params, unknown: Array, known: Array, count: int) -> RecipeOutput:
-    """The first `count` unknown points of each batch whose nearest four stand further apart than rounding errs."""
-    apart = nearest_stand_apart(unknown, known)
-    if (apart.sum(axis=1) < count).any():
-        raise ValueError(f"fewer than {count} of {apart.shape[1]} drawn points have nearest ones that stand apart")
-    kept = np.stack([points[rows][:count] for points, rows in zip(unknown, apart, strict=True)])
-    return RecipeOutput({"unknown": kept, "known": known}, params, outputs=_dims(kept))
-
-
-def _dims(unknown: Array) -> dict[str, tuple[int, ...]]:
-    return dict.fromkeys(("dist2", "idx"), tuple(unknown.shape))
-
-
 Values = Literal["lattice", "far", "full", "offset", "wide"]
+Sampled = Literal["lattice", "full"]
+Axis = Literal["x", "y", "z"]
+Numbers = tuple[int, ...]
 Word = Literal["nan", "inf", "negative_inf", "mixed", "huge"]
 
-# The unit of the lattice and of full mantissas: a half's squared unit must be normal.
+# A half's squared unit must be normal.
 _UNIT = {DType.FLOAT: -10, DType.HALF: -4}
-# Of a lattice whose squared distances come near the largest number, and above all that a search may begin with.
-_FAR = {DType.FLOAT: 50, DType.HALF: 2}
-_FINE = {DType.FLOAT: -24, DType.HALF: -7}
-# Of an offset lattice: no rounding to 11 bits of mantissa tells two such points apart.
-_OFFSET_REACH = 60
-# Squared, no float holds it.
-_HUGE = 2.0**100
-_WORDS = {"nan": (np.nan,), "inf": (np.inf,), "negative_inf": (-np.inf,), "mixed": (np.nan, np.inf, -np.inf)}
+# The largest coordinate and the unit; where the kind is one of _EXACT, squared distances are.
+_GRIDS = {
+    "lattice": (CENTRED, _UNIT),
+    # Squared distances come near the largest number, and above all that a search may begin with.
+    "far": (CENTRED, {DType.FLOAT: 50, DType.HALF: 2}),
+    # No rounding to 11 bits of mantissa tells two such points apart.
+    "offset": (dict.fromkeys(_UNIT, 60), dict.fromkeys(_UNIT, 0)),
+    "full": (FULL, {DType.FLOAT: -24, DType.HALF: -7}),
+}
+_EXACT = ("lattice", "far", "offset")
+# Squared, no float holds what is huge.
+_WORDS = {"nan": [np.nan], "inf": [np.inf], "negative_inf": [-np.inf], "mixed": [np.nan, np.inf, -np.inf]}
+_WORDS["huge"] = [2.0**100, -(2.0**100)]
+
+
+def proved(params: Params, unknown: Array, known: Array, margin: int = 0) -> RecipeOutput:
+    """Data on which every right kernel finds the same neighbours.
+
+    Any evaluation of any distance is exact; such a case declares `criteria: {dist2: {diff3: 0}}`. With a margin there
+    are so many unknown points a batch: the first whose nearest four stand further apart than rounding errs.
+    """
+    if margin:
+        apart = nearest_stand_apart(unknown, known)
+        if (apart.sum(axis=1) < margin).any():
+            raise ValueError(f"fewer than {margin} of {apart.shape[1]} drawn points have nearest ones that stand apart")
+        unknown = np.stack([points[rows][:margin] for points, rows in zip(unknown, apart, strict=True)])
+    else:
+        assert_lattice(unknown, known)
+    dims = tuple(unknown.shape)
+    return RecipeOutput({"unknown": unknown, "known": known}, params, outputs={"dist2": dims, "idx": dims})
+
+
+def _drawn(values: Values, unknown: int) -> tuple[int, int]:
+    """The margin that `proved` needs, and how many unknown points to draw, some of which have none."""
+    return (0, unknown) if values in _EXACT else (unknown, unknown + unknown // 3 + 32)
 
 
 def sampled(
-    draw: Draw,
-    params: Params,
-    dtype: DType,
-    *,
-    batch: int,
-    unknown: int,
-    known: int,
-    values: Literal["lattice", "full"] = "lattice",
+    draw: Draw, params: Params, dtype: DType, *, batch: int, unknown: int, known: int, values: Sampled = "lattice"
 ) -> RecipeOutput:
     """Points on surfaces; the known ones are their farthest-point sample, as a network's next level is."""
-    lattice = values == "lattice"
-    cloud = surfaces(draw, batch, unknown if lattice else _spare(unknown), (CENTRED if lattice else FULL)[dtype])
-    centres = farthest_sample(cloud[:, :unknown], known)
-    unit = (_UNIT if lattice else _FINE)[dtype]
-    queries, points = placed(cloud, unit, dtype), placed(centres, unit, dtype)
-    return on_lattice(params, queries, points) if lattice else with_margin(params, queries, points, unknown)
+    (reach, unit), (margin, count) = _GRIDS[values], _drawn(values, unknown)
+    cloud = surfaces(draw, batch, count, reach[dtype])
+    queries, points = (placed(one, unit[dtype], dtype) for one in (cloud, farthest_sample(cloud[:, :unknown], known)))
+    return proved(params, queries, points, margin)
 
 
 def scattered(
@@ -87,47 +86,26 @@ def scattered(
     reach: int = 0,
 ) -> RecipeOutput:
     """Both uniform in a cube, each batch its own; a small `reach` (0: the largest that is fair) repeats points."""
-    streams = draw.stream("unknown"), draw.stream("known")
-    match values:
-        case "lattice" | "far":
-            unit = (_UNIT if values == "lattice" else _FAR)[dtype]
-            queries, points = (
-                placed(_in_cube(stream, (batch, count, 3), reach or CENTRED[dtype]), unit, dtype)
-                for stream, count in zip(streams, (unknown, known), strict=True)
-            )
-            return on_lattice(params, queries, points)
-        case "offset":
-            queries, points = (
-                placed(_in_cube(stream, (batch, count, 3), reach or _OFFSET_REACH) + offsets(draw, batch), 0, dtype)
-                for stream, count in zip(streams, (unknown, known), strict=True)
-            )
-            return on_lattice(params, queries, points)
-        case "full":
-            queries, points = (
-                placed(_in_cube(stream, (batch, count, 3), reach or FULL[dtype]), _FINE[dtype], dtype)
-                for stream, count in zip(streams, (_spare(unknown), known), strict=True)
-            )
-        case "wide":
-            # Coordinates over 20 binades: distances need more bits than a float64 has.
-            queries, points = (
-                stream.mantissas((batch, count, 3), exponents=(-16, 3), dtype=str(dtype.storage))
-                for stream, count in zip(streams, (_spare(unknown), known), strict=True)
-            )
-    return with_margin(params, queries, points, unknown)
+    margin, count = _drawn(values, unknown)
+    clouds = [(draw.stream("unknown"), (batch, count, 3)), (draw.stream("known"), (batch, known, 3))]
+    if values == "wide":
+        # Coordinates over 20 binades: distances need more bits than a float64 has.
+        drawn = [one.mantissas(shape, exponents=(-16, 3), dtype=str(dtype.storage)) for one, shape in clouds]
+    else:
+        largest, unit = _GRIDS[values]
+        away, size = offsets(draw, batch) if values == "offset" else 0, reach or largest[dtype]
+        drawn = [placed(one.integers(-size, size + 1, shape) + away, unit[dtype], dtype) for one, shape in clouds]
+    return proved(params, drawn[0], drawn[1], margin)
 
 
-def listed(
-    draw: Draw, params: Params, dtype: DType, *, unknown: tuple[int, ...], known: tuple[int, ...]
-) -> RecipeOutput:
+def listed(draw: Draw, params: Params, dtype: DType, *, unknown: Numbers, known: Numbers) -> RecipeOutput:
     """One batch of the points that the declaration lists, x, y, z after each other; the unit is drawn."""
     unit = int(draw.stream("unit").integers(-7, 1, 1)[0])
     queries, points = (placed(np.reshape(flat, (1, -1, 3)), unit, dtype) for flat in (unknown, known))
-    return on_lattice(params, queries, points)
+    return proved(params, queries, points)
 
 
-def on_axis(
-    draw: Draw, params: Params, dtype: DType, *, axis: Literal["x", "y", "z"], unknown: int, known: int
-) -> RecipeOutput:
+def on_axis(draw: Draw, params: Params, dtype: DType, *, axis: Axis, unknown: int, known: int) -> RecipeOutput:
     """All points on one axis; the other coordinates are zeros of both signs, which are equal."""
     made = scattered(draw, params, dtype, batch=1, unknown=unknown, known=known)
     for name, array in made.inputs.items():
@@ -137,17 +115,16 @@ def on_axis(
     return made
 
 
-def tied(
-    draw: Draw, params: Params, dtype: DType, *, batch: int, clusters: int, levels: tuple[int, ...]
-) -> RecipeOutput:
+def tied(draw: Draw, params: Params, dtype: DType, *, batch: int, clusters: int, levels: Numbers) -> RecipeOutput:
     """Every unknown point has known ones around it at the squared distances `levels` (up to 9), all in random order."""
     # Centres stand 9 units apart: 6² and more to the next cluster. Three times three times three of them fit a half.
-    centres = 9 * (np.stack([_cells(draw, number, clusters) for number in range(batch)]) - 1)
+    cells = [draw.stream(f"cells {number}").sample(27, clusters) for number in range(batch)]
+    centres = 9 * (np.stack(np.unravel_index(cells, (3, 3, 3)), axis=-1) - 1)
     around = np.stack([[_shells(draw.stream(f"shell {b} {n}"), levels) for n in range(clusters)] for b in range(batch)])
     points = (centres[:, :, None] + around).reshape(batch, -1, 3)
     order = np.stack([draw.stream(f"order {number}").permutation(points.shape[1]) for number in range(batch)])
     points = np.take_along_axis(points, order[..., None], axis=1)
-    return on_lattice(params, placed(centres, _UNIT[dtype], dtype), placed(points, _UNIT[dtype], dtype))
+    return proved(params, placed(centres, _UNIT[dtype], dtype), placed(points, _UNIT[dtype], dtype))
 
 
 def crowded(draw: Draw, params: Params, dtype: DType, *, unknown: int, known: int) -> RecipeOutput:
@@ -164,8 +141,8 @@ def planted(
     *,
     unknown: int,
     known: int,
-    at: tuple[int, ...],
-    levels: tuple[int, ...],
+    at: Numbers,
+    levels: Numbers,
     filler: Literal["scattered", "constant"] = "scattered",
 ) -> RecipeOutput:
     """The first unknown point meets the known ones `at` these indices at these squared distances (up to 9), all others
@@ -178,7 +155,7 @@ def planted(
     queries[0] = 0
     points = np.full((known, 3), reach) if filler == "constant" else _in_box(draw.stream("known"), known, far, room)
     points[list(at)] = _shells(draw.stream("shell"), levels)
-    return on_lattice(params, placed(queries[None], _UNIT[dtype], dtype), placed(points[None], _UNIT[dtype], dtype))
+    return proved(params, placed(queries[None], _UNIT[dtype], dtype), placed(points[None], _UNIT[dtype], dtype))
 
 
 def nonfinite(
@@ -207,16 +184,7 @@ def nonfinite(
             spoilt[_finite_places(draw.stream(f"finite {number}"), known)[:kept]] = False
             _spoil(draw, points[None], word, spoilt)
     # Where known points drop out, others are nearest, which must stand apart, too.
-    return made if values == "lattice" else with_margin(params, made.inputs["unknown"], made.inputs["known"], unknown)
-
-
-def _spare(count: int) -> int:
-    """Enough unknown points, some of which have no margin."""
-    return count + count // 3 + 32
-
-
-def _in_cube(stream: Stream, shape: tuple[int, ...], reach: int) -> Array:
-    return stream.integers(-reach, reach + 1, shape)
+    return made if values == "lattice" else proved(params, made.inputs["unknown"], made.inputs["known"], unknown)
 
 
 def _in_box(stream: Stream, count: int, middle: Array, room: Array) -> Array:
@@ -226,12 +194,7 @@ def _in_box(stream: Stream, count: int, middle: Array, room: Array) -> Array:
     return units
 
 
-def _cells(draw: Draw, number: int, clusters: int) -> Array:
-    """Distinct cells [clusters, 3] of a grid of 3 × 3 × 3."""
-    return np.stack(np.unravel_index(draw.stream(f"cells {number}").sample(27, clusters), (3, 3, 3)), axis=1)
-
-
-def _shells(stream: Stream, levels: tuple[int, ...]) -> Array:
+def _shells(stream: Stream, levels: Numbers) -> Array:
     """Distinct integer vectors [len(levels), 3] of these squared lengths, in random directions."""
     grid = np.stack(np.meshgrid(*[np.arange(-3, 4)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
     grid = grid[stream.permutation(len(grid))]
@@ -250,47 +213,47 @@ def _finite_places(stream: Stream, known: int) -> Array:
 def _spoil(draw: Draw, points: Array, word: Word, spoilt: Array) -> None:
     """A random coordinate of each spoilt point is the word."""
     axis = draw.stream("axes").integers(0, 3, points.shape[1])
-    words = np.array((_HUGE, -_HUGE) if word == "huge" else _WORDS[word], points.dtype)
+    words = np.array(_WORDS[word], points.dtype)
     chosen = draw.stream("words").integers(0, len(words), points.shape[1])
     points[:, spoilt, axis[spoilt]] = words[chosen[spoilt]]
 
 
 # What fuzzing draws: points on lattices, with full mantissas and a margin, in ties, and not finite.
-
-
-_PLAIN = ("sampled", "on_axis", "tied", "crowded", "planted")
+_CLOUDS = ("batch", "unknown", "known")
+_TAKES = {
+    "sampled": (*_CLOUDS, "values"),
+    "on_axis": ("axis", "unknown", "known"),
+    "tied": ("batch", "clusters", "levels"),
+    "crowded": ("unknown", "known"),
+    "planted": ("unknown", "known", "at", "levels", "filler"),
+    "scattered": (*_CLOUDS, "values", "reach"),
+    "nonfinite": (*_CLOUDS, "word", "where", "finite"),
+}
+_WHAT = (
+    *get_args(Values),
+    *("sampled", "on_axis", "tied", "crowded", "planted"),
+    *(f"{word} {where}" for word in get_args(Word) for where in ("unknown", "known", "both")),
+)
 
 
 def draw(at: Mapping[str, Any]) -> Drawn | None:
     """Unknown and known points of one of the recipes."""
-    what, batch = at["what"], at["batch"]
-    counts = {"unknown": at["unknown"], "known": at["known"]}
-    match what:
-        case "sampled":
-            args = {"batch": batch, **counts, "values": at["sampled"]}
-            if at["known"] > at["unknown"]:
-                return None
-        case "on_axis":
-            args = {"axis": at["axis"], **counts}
-        case "tied":
-            args = {"batch": batch, "clusters": min(at["unknown"], 27), "levels": at["levels"]}
-        case "crowded":
-            args = counts
-        case "planted":
-            args = {**counts, "levels": at["levels"], "filler": at["filler"]}
-            places = len(at["levels"])
-            if at["known"] < 2 * places:
-                return None
-            # Three of them at either end, where tiles and leftovers are.
-            last = at["known"] - 1
-            args["at"] = tuple(last - place if place % 2 else place for place in range(places))
-        case _ if what in get_args(Values):
-            args, what = {"batch": batch, **counts, "values": what, "reach": at["reach"]}, "scattered"
-        case _:
-            word, _, where = what.rpartition(" ")
-            args = {"batch": batch, **counts, "word": word, "where": where, "finite": min(at["finite"], at["known"])}
-            what = "nonfinite"
-    return Drawn(what, {}, args, at["dtype"])
+    word, _, where = at["what"].partition(" ")
+    recipe = "nonfinite" if where else "scattered" if word in get_args(Values) else word
+    places, last = len(at["levels"]), at["known"] - 1
+    if (recipe == "sampled" and last >= at["unknown"]) or (recipe == "planted" and at["known"] < 2 * places):
+        return None
+    given = {
+        **at,
+        "values": word if recipe == "scattered" else at["sampled"],
+        "clusters": min(at["unknown"], 27),
+        # Three of them at either end, where tiles and leftovers are.
+        "at": tuple(last - place if place % 2 else place for place in range(places)),
+        "word": word,
+        "where": where,
+        "finite": min(at["finite"], at["known"]),
+    }
+    return Drawn(recipe, {}, {name: given[name] for name in _TAKES[recipe]}, at["dtype"])
 
 
 def elements(at: Mapping[str, Any]) -> int:
@@ -312,13 +275,7 @@ SPACE = Space(
         "axis": Choice(("x", "y", "z")),
         "filler": Choice(("scattered", "constant")),
         "sampled": Choice(("lattice", "full")),
-        "what": Choice(
-            (
-                *get_args(Values),
-                *_PLAIN,
-                *(f"{word} {where}" for word in get_args(Word) for where in ("unknown", "known", "both")),
-            )
-        ),
+        "what": Choice(_WHAT),
     },
     draw=draw,
     elements=elements,

@@ -1,75 +1,36 @@
-"""Checks the types of declared values: recipe arguments by annotation, parameters by schema field.
-
-cases/<operator>.yaml → CaseDrafts: keys, words and values are checked, ranges expand.
-"""
+"""cases/<operator>.yaml → CaseDrafts: keys, words and values are checked, ranges expand."""
 
 import contextlib
 import hashlib
 import json
 import math
 import re
-import types
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any
 
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import DeclarationError, repr_short, suggestion
-from mluops_gtest.base.files import LARGEST_ARGUMENT, MAX_CASES, MAX_DECLARED, MAX_WRITTEN_OUT
+from mluops_gtest.base.files import MAX_CASES, MAX_DECLARED, MAX_WRITTEN_OUT
 from mluops_gtest.base.yaml_lines import Lines, load_yaml
 from mluops_gtest.catalog import templates
-from mluops_gtest.catalog.derived_lock import DerivedCase, Standard, read_current, refuse_bases, split_standards
-from mluops_gtest.catalog.templates import CRITERIA, DTYPES, LAYOUTS, Vocabulary, signature_of
+from mluops_gtest.catalog.derived_lock import (
+    VALUES,
+    DerivedCase,
+    Standard,
+    read_current,
+    refuse_bases,
+    split_standards,
+)
+from mluops_gtest.catalog.templates import CRITERIA, DTYPES, LAYOUTS, Vocabulary, fits, recipe_arguments
 from mluops_gtest.core.call import ParamValue, Status
 from mluops_gtest.core.case import TAGS, CaseDraft, Change, Expect
-from mluops_gtest.core.declaration import ParamField, Recipe
-from mluops_gtest.core.operator import Operator, source_of
+from mluops_gtest.core.declaration import ParamField
+from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.tensor import Criterion, CriterionKind
 
 _INTEGER_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """The value fits the annotation; a bool is not an int, an int is a float."""
-    if type(value) is hint or hint is Any:
-        return True
-    origin = get_origin(hint)
-    if hint is None or hint is type(None):
-        return value is None
-    if origin in (Union, types.UnionType):
-        return any(fits(value, option) for option in get_args(hint))
-    if origin is Literal:
-        return value in get_args(hint)
-    if origin is tuple:
-        items = get_args(hint)
-        if not isinstance(value, tuple):
-            return False
-        if len(items) == 2 and items[1] is Ellipsis:
-            return all(fits(item, items[0]) for item in value)
-        return len(value) == len(items) and all(fits(v, h) for v, h in zip(value, items, strict=True))
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    return isinstance(value, hint)
-
-
-def hint_words(hint: Any) -> str:
-    """The annotation in words for a message."""
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        return " or ".join(hint_words(option) for option in get_args(hint))
-    if origin is Literal:
-        return "one of " + ", ".join(map(repr, get_args(hint)))
-    if origin is tuple:
-        items = get_args(hint)
-        if len(items) == 2 and items[1] is Ellipsis:
-            return f"a list of {hint_words(items[0])}"
-        return f"a list of {len(items)} values ({', '.join(hint_words(item) for item in items)})"
-    return {int: "an integer", float: "a number", str: "a word", bool: "true or false", type(None): "nothing"}.get(
-        hint, str(hint)
-    )
 
 
 def param_value(field: ParamField, value: Any) -> ParamValue:
@@ -137,9 +98,9 @@ class _BadValueError(Exception):
 def load_declarations(path: Path, operator: Operator) -> tuple[CaseDraft, ...]:
     """Every case declared in one file, expanded, in file order; behind them the derived ones, as the lock has them."""
     drafts, standards = load_written(path, operator)
-    where = {standard.name: standard.where for standard in standards}
+    where = {(standard.name, base): standard.where for standard in standards for base in standard.bases}
     for case in read_current(path, standards, drafts).cases:
-        _add(drafts, draft_of(drafts[case.base], case, where[case.standard]))
+        _add(drafts, draft_of(drafts[case.base], case, where[case.standard, case.base]))
     return tuple(drafts.values())
 
 
@@ -156,8 +117,19 @@ def draft_of(base: CaseDraft, case: DerivedCase, where: str) -> CaseDraft:
         expect_declared=True,
         note=case.note,
         where=where,
-        sizes=_NO_SIZES,
+        sizes=case.sizes,
     )
+    if case.standard in VALUES:
+        # A seed that the base does not have from its id was chosen.
+        own = _seed(None, base.id) == base.seed
+        draft = replace(
+            draft,
+            args={**base.args, **case.data},
+            params={**base.params, **case.params},
+            changed_params={},
+            dtype=case.dtype,
+            seed=_seed(None, draft.id) if own else base.seed,
+        )
     names = (*_SHAPING, "criteria") if base.criteria else _SHAPING
     return replace(draft, digest=_digest({name: getattr(draft, name) for name in names}))
 
@@ -317,41 +289,8 @@ def _recipe(data: Any, operator: Operator) -> tuple[str, dict[str, Any]]:
     args = dict(data)
     name = args.pop("recipe")
     _check_word("data", "recipe", name, operator.recipes)
-    return name, _arguments(name, operator.recipes[name], args)
-
-
-def _arguments(name: str, recipe: Recipe, args: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a recipe, checked against its signature: names, presence, types."""
-    wanted, hints = signature_of(recipe)
-    for key in args:
-        if key not in wanted:
-            raise _BadValueError(
-                "data",
-                f"recipe {name!r} ({source_of(recipe)}) takes no argument {repr_short(key)}."
-                f"{suggestion(key, wanted)[:-1]}",
-            )
-    for key, required in wanted.items():
-        if required and key not in args:
-            raise _BadValueError("data", f"recipe {name!r} needs the argument {key!r}; it takes: {', '.join(wanted)}")
-    checked = {}
-    for key, value in args.items():
-        plain = tuple(value) if isinstance(value, list) else value
-        if not fits(plain, hints[key]):
-            raise _BadValueError(
-                "data", f"argument {key!r} of recipe {name!r} must be {hint_words(hints[key])}, not {repr_short(value)}"
-            )
-        if not _is_bounded(plain):
-            raise _BadValueError(
-                "data", f"argument {key!r} of recipe {name!r} is {repr_short(value)}, beyond ±{LARGEST_ARGUMENT}"
-            )
-        checked[key] = plain
-    return checked
-
-
-def _is_bounded(value: Any) -> bool:
-    if isinstance(value, tuple | list):
-        return all(map(_is_bounded, value))
-    return not isinstance(value, int) or abs(value) <= LARGEST_ARGUMENT
+    with _blame("data"):
+        return name, recipe_arguments(name, operator.recipes[name], args)
 
 
 def _params(values: Any, words: Vocabulary, key: str) -> dict[str, Any]:

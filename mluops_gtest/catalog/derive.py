@@ -1,4 +1,4 @@
-"""Cases derived from an operator's checks: calls that break one alone, and calls that show their order.
+"""Derived cases: those of an operator's checks are calls that break one alone, and calls that show their order.
 
 Of every two checks of different statuses a call is looked for that the first answers although the later one does not
 hold either. All products of the least violations of both, in both orders of application, are tried before the pair is
@@ -16,9 +16,11 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ContentError, DeclarationError
 from mluops_gtest.catalog.declarations import draft_of, load_written
+from mluops_gtest.catalog.derive_values import derive_values
 from mluops_gtest.catalog.derived_lock import (
     CHECKS,
     ORDER,
+    VALUES,
     Derivation,
     DerivedCase,
     Standard,
@@ -92,6 +94,11 @@ def derive(
     known = set(_declared_calls(operator, drafts))
     searches: dict[tuple[str, ...], Search] = {}
     for standard in standards:
+        if standard.name in VALUES:
+            values = derive_values(operator, drafts, standard)
+            cases += values[0]
+            unseen += values[1]
+            continue
         if standard.bases not in searches:
             searches[standard.bases] = _search(operator, {name: drafts[name] for name in standard.bases}, space)
         search = searches[standard.bases]

@@ -28,7 +28,15 @@ DERIVED_NAME: Final = "derived.lock"
 # Raised when the same operator gets other cases, so that its lock is derived anew.
 VERSION: Final = 1
 CHECKS, ORDER = "checks", "order"
-STANDARDS: Final = (CHECKS, ORDER)
+SIZES, DTYPES, PRECISION, NONFINITE = "sizes", "dtypes", "precision", "nonfinite"
+# Their cases differ from the base in values; a file may have several entries of each. With the keys beyond `base`.
+VALUES: Final[Mapping[str, tuple[str, ...]]] = {
+    SIZES: ("axes", "around", "tiles", "data", "budget"),
+    DTYPES: (),
+    PRECISION: ("by",),
+    NONFINITE: ("by",),
+}
+STANDARDS: Final = (CHECKS, ORDER, *VALUES)
 _KEYS: Final = ("standard", "base")
 _REMEDY: Final = "`mluops-test generate` writes this file; restore it or generate again."
 # Parts of an operator that shape no case.
@@ -45,10 +53,12 @@ class Standard(Value):
     # Names of declared cases.
     bases: tuple[str, ...]
     where: str
+    # The other keys, as they are written.
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class DerivedCase(Value):
-    """A case that follows from the checks: what it has instead of its base's, and what must come back."""
+    """A case that follows from its base: what it has instead, and what must come back."""
 
     name: str
     standard: str
@@ -59,10 +69,17 @@ class DerivedCase(Value):
     changes: Mapping[str, Change] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+    # Of a case with other values: arguments of the recipe, the type that it gets, the sizes that the case is there for.
+    data: Mapping[str, Any] = field(default_factory=dict)
+    dtype: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 class Unseen(Value):
-    """What no call shows: of the order of two checks (`before`, `behind`), or of one check; and why."""
+    """What no call shows: of the order of two checks (`before`, `behind`), or of one check; and why.
+
+    Of a case with other values that is left out: its name, `left out`, and why.
+    """
 
     first: str
     later: str
@@ -93,17 +110,19 @@ def split_standards(entries: Iterable[Lines], path: Path) -> tuple[list[Lines], 
 
 def _standard(entry: Lines, path: Path, earlier: Sequence[str]) -> Standard:
     name, bases = entry["standard"], entry.get("base")
-    for key in entry:
-        if key not in _KEYS:
-            raise _refusal(entry, key, path, f"unknown key {repr_short(key)}.{suggestion(str(key), _KEYS)[:-1]}")
     if not isinstance(name, str) or name not in STANDARDS:
         raise _refusal(entry, "standard", path, f"there is none of that name.{suggestion(str(name), STANDARDS)[:-1]}")
-    if name in earlier:
+    keys = (*_KEYS, *VALUES.get(name, ()))
+    for key in entry:
+        if key not in keys:
+            raise _refusal(entry, key, path, f"unknown key {repr_short(key)}.{suggestion(str(key), keys)[:-1]}")
+    if name in earlier and name not in VALUES:
         raise _refusal(entry, "standard", path, "the file has it already; list all bases in one entry")
     words = [bases] if isinstance(bases, str) else bases
     if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
         raise _refusal(entry, "base", path, "base must be the name of a case, or a list of names")
-    return Standard(name, tuple(dict.fromkeys(words)), f"{path}:{entry.line}")
+    options = {key: value for key, value in entry.items() if key not in _KEYS}
+    return Standard(name, tuple(dict.fromkeys(words)), f"{path}:{entry.line}", options)
 
 
 def _refusal(entry: Lines, key: str, path: Path, message: str) -> DeclarationError:
@@ -138,6 +157,9 @@ def digest_sources(declarations: Path, standards: Sequence[Standard], drafts: Ma
     digest = hashlib.sha256(f"{VERSION}\0".encode())
     for standard in standards:
         digest.update(repr((standard.name, [(name, drafts[name].digest) for name in standard.bases])).encode())
+        if standard.name in VALUES:
+            words = [(drafts[name].doc, drafts[name].tags) for name in standard.bases]
+            digest.update(repr((standard.options, words)).encode())
     digest.update(repr(sorted(one.digest for one in drafts.values() if one.expect.check is not None)).encode())
     for file in map(Path, code_files(declarations.parents[1] / "generators", declarations.stem)):
         if file.name not in _OTHER_PARTS or file.parent.name != declarations.stem:
@@ -189,6 +211,8 @@ def _case(record: dict[str, Any], source: Source) -> DerivedCase:
         raise source.error(f"unknown status {repr_short(status)}", ".expect.status")
     record = {**record, "expect": {**expect, "status": Status[status].value}}
     record["params"] = {name: _number(value) for name, value in convert(record.get("params", {}), dict, source).items()}
+    data = convert(record.get("data", {}), dict[str, Any], source)
+    record["data"] = {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
     return convert(record, DerivedCase, source)
 
 

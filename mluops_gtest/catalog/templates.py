@@ -1,6 +1,6 @@
 """`{…}` in declarations: integer arithmetic over the variables of `each`, nothing more.
 
-The words that the declared cases of one operator may use.
+The words that the declared cases of one operator may use, and the arguments that a recipe takes.
 """
 
 import ast
@@ -10,11 +10,13 @@ import itertools
 import math
 import operator
 import re
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from mluops_gtest.base.errors import repr_short
+from mluops_gtest.base.errors import repr_short, suggestion
 from mluops_gtest.base.files import (
+    LARGEST_ARGUMENT,
     LARGEST_EXPONENT,
     LARGEST_NUMBER,
     LONGEST_EXPRESSION,
@@ -22,7 +24,7 @@ from mluops_gtest.base.files import (
     MAX_CASES,
 )
 from mluops_gtest.core.declaration import Recipe
-from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.operator import Operator, source_of
 from mluops_gtest.core.tensor import CriterionKind, DType, Layout
 
 _HOLE = re.compile(r"\{([^{}]*)\}")
@@ -168,3 +170,74 @@ def signature_of(recipe: Recipe) -> tuple[dict[str, bool], dict[str, Any]]:
     parameters = inspect.signature(recipe).parameters.values()
     keywords = {p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY}
     return keywords, get_type_hints(recipe)
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """The value fits the annotation; a bool is not an int, an int is a float."""
+    if type(value) is hint or hint is Any:
+        return True
+    origin = get_origin(hint)
+    if hint is None or hint is type(None):
+        return value is None
+    if origin in (Union, types.UnionType):
+        return any(fits(value, option) for option in get_args(hint))
+    if origin is Literal:
+        return value in get_args(hint)
+    if origin is tuple:
+        items = get_args(hint)
+        if not isinstance(value, tuple):
+            return False
+        if len(items) == 2 and items[1] is Ellipsis:
+            return all(fits(item, items[0]) for item in value)
+        return len(value) == len(items) and all(fits(v, h) for v, h in zip(value, items, strict=True))
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def hint_words(hint: Any) -> str:
+    """The annotation in words for a message."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return " or ".join(hint_words(option) for option in get_args(hint))
+    if origin is Literal:
+        return "one of " + ", ".join(map(repr, get_args(hint)))
+    if origin is tuple:
+        items = get_args(hint)
+        if len(items) == 2 and items[1] is Ellipsis:
+            return f"a list of {hint_words(items[0])}"
+        return f"a list of {len(items)} values ({', '.join(hint_words(item) for item in items)})"
+    return {int: "an integer", float: "a number", str: "a word", bool: "true or false", type(None): "nothing"}.get(
+        hint, str(hint)
+    )
+
+
+def recipe_arguments(name: str, recipe: Recipe, args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a recipe; ValueError where its signature has other names, needs more, or has other types."""
+    wanted, hints = signature_of(recipe)
+    for key in args:
+        if key not in wanted:
+            known = suggestion(key, wanted)[:-1]
+            raise ValueError(f"recipe {name!r} ({source_of(recipe)}) takes no argument {repr_short(key)}.{known}")
+    for key, required in wanted.items():
+        if required and key not in args:
+            raise ValueError(f"recipe {name!r} needs the argument {key!r}; it takes: {', '.join(wanted)}")
+    checked = {}
+    for key, value in args.items():
+        plain = tuple(value) if isinstance(value, list) else value
+        if not fits(plain, hints[key]):
+            raise ValueError(
+                f"argument {key!r} of recipe {name!r} must be {hint_words(hints[key])}, not {repr_short(value)}"
+            )
+        if not _is_bounded(plain):
+            raise ValueError(f"argument {key!r} of recipe {name!r} is {repr_short(value)}, beyond ±{LARGEST_ARGUMENT}")
+        checked[key] = plain
+    return checked
+
+
+def _is_bounded(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_bounded, value))
+    return not isinstance(value, int) or abs(value) <= LARGEST_ARGUMENT
