@@ -24,7 +24,7 @@ from mluops_gtest.core.case import Case
 from mluops_gtest.core.declaration import Check
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.search.faults import SIZE_KINDS, STRIDES, Fault
-from mluops_gtest.search.mutants import can_be_written
+from mluops_gtest.search.status_mutants import can_be_written
 from mluops_gtest.search.symbolic_call import never_written
 
 
