@@ -105,22 +105,26 @@ def _of_one(operator: Operator, place: int, *, has_told: bool) -> Iterator[Statu
     check = operator.checks[place]
     name, status = check.name, _MIXED_UP.get(check.status, Status.BAD_PARAM)
 
-    def forgets(call: RefusedCall) -> bool:
-        following = call.next_broken(place + 1)
-        if following is not None:
-            return is_other_answer(operator, call, following)
-        # Whoever goes on computes, maybe what the document does not define.
-        return check.status is not Status.SUCCESS or call.can_be_written
-
     def answered(shows: Callable[[RefusedCall], bool]) -> Callable[[RefusedCall], bool]:
         return lambda call: call.answer == place and shows(call)
 
-    yield StatusMutant(f"forgets_{name}", f"forgets the check {name}", answered(forgets), has_told)
+    yield StatusMutant(
+        f"forgets_{name}", f"forgets the check {name}", answered(partial(is_told_if_forgotten, operator)), has_told
+    )
     message = f"answers {status.name} instead of {check.status.name} where {name} does not hold"
     yield StatusMutant(f"{status.name.lower()}_for_{name}", message, answered(lambda _: True))
     if not check.writes:
         message = f"has written its outputs when {name} makes it return"
         yield StatusMutant(f"writes_before_{name}", message, answered(lambda call: call.can_be_written), True)
+
+
+def is_told_if_forgotten(operator: Operator, call: RefusedCall) -> bool:
+    """Whoever forgets the check that answers gives another status, or goes on and computes."""
+    following = call.next_broken(call.answer + 1)
+    if following is not None:
+        return is_other_answer(operator, call, following)
+    # What it computes then may be what the document does not define.
+    return operator.checks[call.answer].status is not Status.SUCCESS or call.can_be_written
 
 
 def _moved(operator: Operator, block: Sequence[int], last: int, *, is_excused: bool) -> StatusMutant:

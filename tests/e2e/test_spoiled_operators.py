@@ -86,7 +86,8 @@ SPOILED = {
         ("checks_in_order",), "no case tells whether it comes before values_desc_null",
     ),
     "a check that nobody misses": Spoiled(
-        CASES, "output: {dims: [4, 2, 1]}", "output: {dims: [1, 4, 2]}", ("no_check_forgotten",), "forgets one of output_rank"
+        CASES, "output: {dims: [4, 2, 1]}", "output: {dims: [1, 4, 2]}",
+        ("no_check_forgotten",), "forgets one of output_rank",
     ),
     "a check without any case": Spoiled(
         CASES, '- {name: "{tensor}_ptr_null", tags: [negative], doc: "§3", data: *small, each: *tensors,',
