@@ -1,23 +1,23 @@
 """What fuzzing finds from scratch: `python -m studies.fuzz_mutants [--op OP] [--cases N] [--seed N] [-v]`.
 
-Every wrong implementation that an operator ships, and every wrong answer to faulty calls that its ordered checks allow
-(a check forgotten, another status, two checks exchanged, outputs written before the call is refused), is the backend of
-a fuzz run of its own: how many draws it takes until one fails. All of them see the same draws, so that each is made
-once; an implementation that is found sees no more. Shipped implementations check nothing, so that they see calls that
-compute alone. The table is that of docs/reference/finding-bugs.md.
+Every wrong implementation that an operator ships, and every wrong status that the stored cases show (a check forgotten,
+another status, checks asked behind later ones, outputs written before a call is refused, a query that checks nothing),
+is the backend of a fuzz run of its own: how many draws it takes until one fails. All of them see the same draws, so
+that each is made once; an implementation that is found sees no more. Shipped implementations check nothing, so that
+they see calls that compute alone; wrong statuses follow from what each check says of a draw. The table is that of
+docs/reference/finding-bugs.md.
 """
 
 import argparse
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from mluops_gtest.catalog.selection import Session
-from mluops_gtest.core.call import OpCall, Status
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.declaration import Mutant
 from mluops_gtest.core.operator import Operator
@@ -25,10 +25,11 @@ from mluops_gtest.core.operator_parts import MUTANTS, SPACE
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
-from mluops_gtest.search.audit_declarations import Implementation
+from mluops_gtest.search.audit_declarations import Implementation, Subject
 from mluops_gtest.search.draws import Draws, FuzzDraw
 from mluops_gtest.search.fuzz import is_failure
-from mluops_gtest.search.mutants import status_mutants
+from mluops_gtest.search.mutants import status_trials, subject_of
+from mluops_gtest.search.status_mutants import RefusedCall, StatusMutant, status_mutants
 
 HEAD: Final = (
     "| operator | wrong implementations | found | draws, median | most "
@@ -52,19 +53,16 @@ class TrialDraws:
 
 
 class _Suspect:
-    """A wrong implementation that is not found yet."""
+    """A wrong implementation that is not found yet, held to calls that compute."""
 
-    def __init__(self, mutant: Mutant, checks: tuple[str, ...] | None = None) -> None:
-        """`checks`: its answers differ only for calls that one of these refuses; None: for calls that compute."""
-        self.mutant, self._checks = mutant, checks
-        run: Callable[[OpCall], Status] = mutant.fresh()
+    def __init__(self, mutant: Mutant) -> None:
+        self.mutant = mutant
         options = Options(elementwise=True, bounds_alone=True, explain=False)
-        self._executor = CaseRun(InlineCaller(Implementation(mutant.name, run)), options)
+        self._executor = CaseRun(InlineCaller(Implementation(mutant.name, mutant.fresh())), options)
 
     def fails(self, case: Case, operator: Operator) -> bool:
         """The case tells; an exception of the mutant's own proves nothing."""
-        computes = operator.computes(case.expect.status, case.expect.check)
-        if not (computes if self._checks is None else case.expect.check in self._checks):
+        if not operator.computes(case.expect.status, case.expect.check):
             return False
         with np.errstate(all="ignore"):
             result = self._executor.run_case(case, operator)
@@ -72,21 +70,30 @@ class _Suspect:
 
 
 def try_mutants(
-    operator: Operator, drawn: Iterator[FuzzDraw], mutants: tuple[Mutant, ...]
+    operator: Operator, drawn: Iterator[FuzzDraw], mutants: tuple[Mutant, ...], statuses: Iterable[StatusMutant]
 ) -> tuple[TrialDraws, TrialDraws]:
     """The shipped implementations and the wrong statuses, each fuzzed with these draws."""
-    statuses = [_Suspect(one.mutant, one.checks) for one in status_mutants(operator)]
-    kinds = [[_Suspect(mutant) for mutant in mutants], statuses]
-    found: list[dict[str, int | None]] = [dict.fromkeys(one.mutant.name for one in kind) for kind in kinds]
+    suspects, wrong = [_Suspect(mutant) for mutant in mutants], list(statuses)
+    found: dict[str, int | None] = dict.fromkeys(one.mutant.name for one in suspects)
+    told: dict[str, int | None] = dict.fromkeys(one.name for one in wrong)
     for one in drawn:
-        for kind, known in zip(kinds, found, strict=True):
-            for suspect in tuple(kind):
-                if suspect.fails(one.case, operator):
-                    known[suspect.mutant.name] = one.number + 1
-                    kind.remove(suspect)
-        if not any(kinds):
+        for suspect in [suspect for suspect in suspects if suspect.fails(one.case, operator)]:
+            found[suspect.mutant.name] = one.number + 1
+            suspects.remove(suspect)
+        if one.case.expect.check is not None:
+            call = RefusedCall.of(one.case, operator)
+            for mutant in [mutant for mutant in wrong if mutant.is_told_by(call)]:
+                told[mutant.name] = one.number + 1
+                wrong.remove(mutant)
+        if not (suspects or wrong):
             break
-    return TrialDraws(found[0]), TrialDraws(found[1])
+    return TrialDraws(found), TrialDraws(told)
+
+
+def shown_statuses(subject: Subject) -> list[StatusMutant]:
+    """The wrong statuses that the stored cases show: those that some call can show."""
+    shown = {trial.name for trial in status_trials(subject, first_kill=True) if trial.caught_by}
+    return [one for one in status_mutants(subject.operator, subject.derived) if one.name in shown]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -97,7 +104,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-v", action="store_true", help="name what was not found, and when the rest was")
     options = parser.parse_args(arguments)
-    known = Session().catalogue.operators
+    session = Session()
+    known = session.catalogue.operators
     print(HEAD, "|---|" + "---|" * 9, sep="\n")
     good = True
     for name in options.op or list(known):
@@ -105,8 +113,11 @@ def main(arguments: list[str] | None = None) -> int:
         assert space is not None, f"{name} has no space.py"
         draws = Draws(operator, space, options.seed)
         cases = (one for number in range(options.cases) if (one := draws.draw(number)) is not None)
-        wrong, statuses = try_mutants(operator, cases, known.part(operator.name, MUTANTS) or ())
-        good = good and len(wrong.draws_needed) >= 0.95 * len(wrong.draws) and not statuses.missed
+        subject = subject_of(session, operator.name, 0)
+        wrong, statuses = try_mutants(
+            operator, cases, known.part(operator.name, MUTANTS) or (), shown_statuses(subject)
+        )
+        good = good and all(len(one.draws_needed) >= 0.95 * len(one.draws) for one in (wrong, statuses))
         print(_row(operator.name, wrong, statuses), flush=True)
         if options.v:
             for kind in (wrong, statuses):

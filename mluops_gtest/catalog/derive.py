@@ -173,8 +173,10 @@ def derive_checks(search: Search, drafts: Mapping[str, CaseDraft]) -> Found:
     cases: dict[str, DerivedCase] = {}
     unseen = list(_reached(search))
     beyond: set[tuple[str, str, str]] = set()
-    for place, looks in search.least.answered.items():
-        check = search.operator.checks[place]
+    for place, check in enumerate(search.operator.checks):
+        if check.subsumed is not None:
+            continue
+        looks = search.least_of(place).answered
         chosen = [look for look in looks if len(look.kinds) == 1 and _is_own(look.kinds[0], check.name)]
         if not any(map(search.is_told, chosen)):
             others = [look for look in looks if len(look.kinds) > 1 or not _is_own(look.kinds[0], check.name)]
@@ -392,8 +394,8 @@ def _find_pair(search: Search, first: int, later: int) -> tuple[Look | None, str
 
 def _products(search: Search, first: int, later: int) -> Iterator[Look]:
     """Each least call that the first answers with each least violation of the later one, in both orders."""
-    for one in search.least.answered[first]:
-        for other in search.least.broken[later]:
+    for one in search.least_of(first).answered:
+        for other in search.least_of(later).broken:
             if one.base != other.base:
                 continue
             for kinds in ((*one.kinds, *other.kinds), (*other.kinds, *one.kinds)):
@@ -404,7 +406,7 @@ def _products(search: Search, first: int, later: int) -> Iterator[Look]:
 
 def _exclusion(search: Search, first: int, later: int) -> str:
     """Why the two cannot both be broken, where that is one of the known reasons."""
-    looks = [search.least.answered[first], search.least.broken[later]]
+    looks = [search.least_of(first).answered, search.least_of(later).broken]
     if any(_all_have(one, EMPTY) and _all_have(other, STRIDED, LARGE) for one, other in (looks, reversed(looks))):
         return EMPTY_EXCLUDES
     touched = [[_touched(search, look) for look in own] for own in looks]
@@ -447,7 +449,7 @@ def _extended(search: Search, look: Look, wanted: set[Demand]) -> Look:
 def _with_demand(search: Search, look: Look, demand: Demand) -> Look | None:
     """The call with a violation of one more check, which shows that demand beside all that it showed before."""
     shown = set(orders_told_by(search.operator, look))
-    for other in search.least.broken.get(demand.later, ()):
+    for other in search.least_of(demand.later).broken:
         if other.base == look.base:
             more = search.look(look.base, _strided_last((*look.kinds, *other.kinds)))
             if more is not None and {demand, *shown} <= set(orders_told_by(search.operator, more)):

@@ -87,6 +87,11 @@ class Unseen(Value):
     reason: str
     calls: int = 0
 
+    @property
+    def is_unexplained(self) -> bool:
+        """Nothing says why: so many calls were tried, and none shows it."""
+        return self.reason.startswith("none of ")
+
 
 class Derivation(Value):
     """The content of the lock; `source` is the digest of all that it was derived from."""
@@ -94,6 +99,10 @@ class Derivation(Value):
     source: str
     cases: tuple[DerivedCase, ...] = ()
     unseen: tuple[Unseen, ...] = ()
+
+    def has(self, standard: str) -> bool:
+        """Cases of that standard were derived."""
+        return any(case.standard == standard for case in self.cases)
 
 
 def split_standards(entries: Iterable[Lines], path: Path) -> tuple[list[Lines], list[Standard]]:

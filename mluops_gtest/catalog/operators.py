@@ -22,7 +22,7 @@ from mluops_gtest.base.files import settled_bytecode
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.declaration import AskedBy, OutputSpec, ParamField
 from mluops_gtest.core.operator import SHARED, Operator, raised_at
-from mluops_gtest.core.operator_parts import C_API, RECIPES, REDUCTIONS, KnownOperators, Part, T
+from mluops_gtest.core.operator_parts import C_API, RECIPES, REDUCTIONS, SPACE, KnownOperators, Part, T
 
 # What makes a folder an operator.
 _FOLDER_FILE: Final = "__init__.py"
@@ -175,6 +175,10 @@ def _derived(part: str, value: Any, operator: Operator) -> Any:
         from mluops_gtest.authoring.reductions import axis_reductions  # late: it needs numpy
 
         return {**axis_reductions(operator), **(value or {})}
+    if part == SPACE.file and operator.axes and value is None:
+        from mluops_gtest.catalog.default_space import default_space  # late: most commands draw nothing
+
+        return default_space(operator)
     return value
 
 

@@ -53,20 +53,24 @@ class Look(Value):
 
 
 class LeastViolations(Value):
-    """Per check, by its place: the least calls that it answers, and the least that break it at all."""
+    """Of one check: the least calls that it answers, and the least that break it at all."""
 
-    answered: Mapping[int, Sequence[Look]]
-    broken: Mapping[int, Sequence[Look]]
+    answered: Sequence[Look]
+    broken: Sequence[Look]
 
 
 class Search:
     """The calls that come of the bases of one operator by its kinds of violation."""
 
-    def __init__(self, operator: Operator, bases: Mapping[str, Case], space: Space | None) -> None:
-        self.operator, self.bases = operator, bases
+    def __init__(
+        self, operator: Operator, bases: Mapping[str, Case], space: Space | None, most_starts: int = _MOST_STARTS
+    ) -> None:
+        """`most_starts`: of the sets that break a check so many are tried with every further kind."""
+        self.operator, self.bases, self.most_starts = operator, bases, most_starts
         self._defined = None if space is None else space.defined
         self.kinds = {name: kinds_of(operator, base, space) for name, base in bases.items()}
         self._looks: dict[object, Look] = {}
+        self._least: dict[int, LeastViolations] = {}
 
     def look(self, base: str, kinds: Kinds) -> Look | None:
         """The base with these kinds of change, one after the other; None where it cannot have them."""
@@ -76,16 +80,17 @@ class Search:
         return None if case is None else self.look_at(base, kinds, case)
 
     def look_at(self, base: str, kinds: Kinds, case: Case) -> Look:
-        """What the checks say of a call."""
+        """What the checks say of a call, which is remembered."""
         key = (base, call_key(case))
         if len(self._looks) > _MOST_REMEMBERED:
             self._looks.clear()
         if key not in self._looks:
-            self._looks[key] = self._new_look(base, kinds, case)
+            self._looks[key] = self.look_once(base, kinds, case)
         found = self._looks[key]
         return found if found.kinds == kinds else replace(found, kinds=kinds)
 
-    def _new_look(self, base: str, kinds: Kinds, case: Case) -> Look:
+    def look_once(self, base: str, kinds: Kinds, case: Case) -> Look:
+        """What the checks say of a call that nobody asks for again."""
         if not has_arrays(case):
             return Look(base, kinds, case, (None,) * len(self.operator.checks), is_defined=False)
         call = bind_values(case, self.operator)
@@ -119,10 +124,11 @@ class Search:
         looks = (self.look(base, pair) for base, own in kinds.items() for pair in combinations(own, 2))
         return tuple(look for look in looks if look is not None)
 
-    @cached_property
-    def least(self) -> LeastViolations:
-        """Per check its least violations."""
-        return least_violations(self)
+    def least_of(self, place: int) -> LeastViolations:
+        """The least violations of the check in that place."""
+        if place not in self._least:
+            self._least[place] = least_violations(self, place)
+        return self._least[place]
 
     def with_one_more(self, looks: Sequence[Look]) -> Iterator[Look]:
         """These calls with every further kind, behind and in front of theirs."""
@@ -160,27 +166,21 @@ def _lacks_memory(case: Case) -> bool:
     return bare or any(tensor.id in case.expect.null_pointer for tensor in case.outputs)
 
 
-def least_violations(search: Search) -> LeastViolations:
-    """Per check: single kinds where one is enough, else two, else three."""
-    answered: dict[int, Sequence[Look]] = {}
-    broken: dict[int, Sequence[Look]] = {}
-    for place, check in enumerate(search.operator.checks):
-        if check.subsumed is not None:
-            continue
-        alone = _breaking(search.singles, place)
-        starts, first = alone, _answered(alone, place)
-        if not first:
-            starts = [*alone, *_breaking(search.sizes_together, place)]
-            starts = starts or _breaking(search.doubles, place)
-            first = _answered(starts, place)
-        nearest = sorted(starts, key=lambda look: look.holds[:place].count(False))[:_MOST_STARTS]
-        if not any(map(search.is_told, first)):
-            more = _answered(search.with_one_more(nearest), place)
-            told = [look for look in more if search.is_told(look)]
-            first += [*_fewest(told), *_fewest(_least([look for look in more if not search.is_told(look)], first))]
-        answered[place] = first
-        broken[place] = list({call_key(look.case): look for look in (*(alone or nearest), *first)}.values())
-    return LeastViolations(answered, broken)
+def least_violations(search: Search, place: int) -> LeastViolations:
+    """Single kinds where one is enough, else two, else three."""
+    alone = _breaking(search.singles, place)
+    starts, first = alone, _answered(alone, place)
+    if not first:
+        starts = [*alone, *_breaking(search.sizes_together, place)]
+        starts = starts or _breaking(search.doubles, place)
+        first = _answered(starts, place)
+    nearest = sorted(starts, key=lambda look: look.holds[:place].count(False))[: search.most_starts]
+    if not any(map(search.is_told, first)):
+        more = _answered(search.with_one_more(nearest), place)
+        told = [look for look in more if search.is_told(look)]
+        first += [*_fewest(told), *_fewest(_least([look for look in more if not search.is_told(look)], first))]
+    broken = {call_key(look.case): look for look in (*(alone or nearest), *first)}
+    return LeastViolations(first, list(broken.values()))
 
 
 def _least(looks: Iterable[Look], smaller: Iterable[Look]) -> list[Look]:

@@ -21,6 +21,7 @@ from mluops_gtest.core.tensor import TensorDesc
 Apply = Callable[[Case], Case | None]
 
 EMPTY, LARGE, STRIDED, NULL = "empty", "large", "strided", "null"
+CATEGORIES: Final = (EMPTY, LARGE, STRIDED, NULL, "device", "rank", "dtype", "layout", "dim", "param")
 # Begins the target of a size that changes wherever it stands.
 EVERYWHERE: Final = "all_"
 _BEYOND_INT64: Final = 2**63

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from operator import is_
 from pathlib import Path
@@ -11,19 +10,22 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.catalog.make import check_answer
+from mluops_gtest.catalog.derive import REACHED
+from mluops_gtest.catalog.derived_lock import CHECKS, ORDER, Derivation
 from mluops_gtest.catalog.number_ranges import case_symbols
-from mluops_gtest.core.buffers import bind_values, computed_bounds
+from mluops_gtest.core.buffers import computed_bounds
 from mluops_gtest.core.call import OpCall, Status
 from mluops_gtest.core.case import Case, CaseDraft
 from mluops_gtest.core.declaration import Check, Mutant
 from mluops_gtest.core.operator import Operator, source_of
+from mluops_gtest.core.operator_parts import C_API, EXACT, REDUCTIONS, SPACE, TORCH_KERNEL, VARIANTS
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.shape import ShapeError
 from mluops_gtest.core.tensor import DType, Precision, contiguous
 from mluops_gtest.judging.elementwise import expectation_of
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
+from mluops_gtest.search.status_mutants import RefusedCall, status_mutants
 
 
 class Problem(Value):
@@ -32,6 +34,8 @@ class Problem(Value):
     place: str
     message: str
     remedy: str
+    # No rule is broken; somebody should look all the same.
+    is_note: bool = False
 
 
 Problems = Iterator[Problem]
@@ -61,6 +65,13 @@ class Subject(Value):
     reseeded: Reseeding
     # Any declared case, complete; a large one is made on first use.
     load: Callable[[str], Case]
+    # What `generate` derived from the checks.
+    derived: Derivation = Derivation("")
+
+    def refused(self) -> tuple[RefusedCall, ...]:
+        """The stored calls that a check answers, as the document says."""
+        cases = (case for case in self.cases if case.expect.check and not case.is_open)
+        return tuple(RefusedCall.of(case, self.operator) for case in cases)
 
     @property
     def name(self) -> str:
@@ -146,90 +157,99 @@ def shapes_hold(subject: Subject) -> Problems:
 def check_has_case(subject: Subject) -> Problems:
     """Every check that a call can reach first has a negative case; one that none can reach has none."""
     reached = {draft.expect.check for draft in subject.tagged("negative")}
+    lost = [check.name for check in subject.reachable if check.name not in reached]
+    if lost:
+        by_hand = (
+            "Declare a case of each that expects {status: STATUS, check: NAME}, or say in `subsumed` why none can."
+        )
+        remedy = by_hand if subject.derived.has(CHECKS) else _line_of(subject, CHECKS)
+        yield Problem(str(subject.generator), f"no negative case reaches {', '.join(lost)}", remedy)
+    calls = {one.first: one.what for one in subject.derived.unseen if one.reason == REACHED}
     for check in subject.operator.checks:
-        if check.subsumed is None and check.name not in reached:
-            remedy = f"Declare one that expects {{status: {check.status.name}, check: {check.name}}}."
-            yield _of_check(subject, check, "no negative case reaches it", remedy)
-        if check.subsumed is not None and check.name in reached:
-            remedy = "Remove `subsumed`: a case reaches this check."
-            yield _of_check(subject, check, "it is declared as never reached, but a case does", remedy)
+        call = "a case" if check.name in reached else calls.get(check.name)
+        if check.subsumed is not None and call is not None:
+            message = f"it is declared as never reached, but {call} does"
+            yield _of_check(subject, check, message, f"Remove {check.name} from `subsumed`.")
 
 
 def checks_in_order(subject: Subject) -> Problems:
-    """Moving any later check of another status to the front changes some answer, unless the operator lists the pair.
-
-    A case that breaks both shows it. Without one, the pair is told apart by two others: a case that breaks the later
-    one together with a check between them, which it would pass as well, and one that breaks the first together with
-    another check of the later one's status.
-    """
-    declared = subject.operator.not_together
-    seen = _later_answers(subject)
-    for place, first in enumerate(subject.reachable):
-        later = subject.reachable[place + 1 :]
-        shown = {second.status for second in later if False in seen[first.name, second.name]}
-        for nth, second in enumerate(later):
-            if first.status == second.status:
-                continue
-            held = seen[first.name, second.name]
-            passed = [check for check in later[:nth] if check.status != second.status]
-            between = any(False in seen[check.name, second.name] for check in passed)
-            apart = False in held or (between and second.status in shown)
-            excused = second.name in declared.get(first.name, ())
-            # None alone: what the first check refuses (a null descriptor) leaves nothing for the second to look at.
-            if not apart and True in held and not excused:
-                remedy = f"Declare a case that breaks both and expects {first.name}, or add it to `not_together`."
-                yield _of_check(subject, first, f"no case tells whether it comes before {second.name}", remedy)
-            if excused and False in held:
-                remedy = f"Remove {second.name} from `not_together`."
-                yield _of_check(subject, first, f"a case breaks {second.name} together with it", remedy)
+    """Asking a later check of another status first changes some answer, unless the derivation found no such call."""
+    places = {check.name: place for place, check in enumerate(subject.operator.checks)}
+    shown = {(call.answer, place) for call in subject.refused() for place in call.broken_later}
+    unseen = {(one.first, one.later): one for one in subject.derived.unseen if one.what == "order"}
+    for nth, first in enumerate(subject.reachable):
+        later = [check.name for check in subject.reachable[nth + 1 :] if check.status != first.status]
+        untold = [name for name in later if (places[first.name], places[name]) not in shown]
+        missing = [name for name in untold if (first.name, name) not in unseen]
+        if missing:
+            remedy = _line_of(subject, ORDER)
+            yield _of_check(subject, first, f"no case tells whether it comes before {', '.join(missing)}", remedy)
+        tried = [unseen[first.name, name] for name in untold if (first.name, name) in unseen]
+        counted = [f"{one.later} ({one.reason})" for one in tried if one.is_unexplained]
+        if counted:
+            message = f"no call that was tried tells whether it comes before {', '.join(counted)}"
+            remedy = "Declare a case that breaks both, if you know of one."
+            yield _of_check(subject, first, message, remedy, is_note=True)
 
 
 def no_check_forgotten(subject: Subject) -> Problems:
-    """Without any one check some case gets another status, unless the operator says why another answers anyway."""
-    for name in subject.operator.answered_anyway.keys() - {check.name for check in subject.reachable}:
-        message = f"answered_anyway names {name}, which is not a check that a call can reach"
-        yield Problem(str(subject.generator), message, "Remove it.")
-    calls = [(status, call) for status, _, call in _refused(subject)]
-    for check in subject.reachable:
-        rest = replace(subject.operator, checks=tuple(c for c in subject.operator.checks if c is not check))
-        unnoticed = all(_still_answers(rest, call, status) for status, call in calls)
-        if unnoticed and check.name not in subject.operator.answered_anyway:
-            remedy = "Declare a case that only this check refuses, or say in `answered_anyway` why there is none."
-            yield _of_check(subject, check, "a backend that forgets it passes every case", remedy)
-        if not unnoticed and check.name in subject.operator.answered_anyway:
-            remedy = "Remove `answered_anyway`: a case tells the check apart."
-            yield _of_check(subject, check, "it is declared as answered anyway, and is not", remedy)
+    """Without any one check some case gets another status, unless the derivation found no such call."""
+    mutants = {one.name: one for one in status_mutants(subject.operator, subject.derived)}
+    calls = subject.refused()
+    forgetful = {check.name: mutants[f"forgets_{check.name}"] for check in subject.reachable}
+    untold = [name for name, one in forgetful.items() if not any(map(one.is_told_by, calls))]
+    if untold and not subject.derived.has(CHECKS):
+        message = f"a backend passes every case that forgets one of {', '.join(untold)}"
+        yield Problem(str(subject.generator), message, _line_of(subject, CHECKS))
+    elif untold:
+        message = f"no call that was tried tells a backend that forgets one of {', '.join(untold)}"
+        remedy = "Declare a case that only this check refuses, if you know of one."
+        yield Problem(str(subject.generator), message, remedy, is_note=True)
 
 
-def _later_answers(subject: Subject) -> Mapping[tuple[str, str], set[bool | None]]:
-    """For a check and a later one: what the later one says of the calls that the first refuses."""
-    places = {check.name: place for place, check in enumerate(subject.reachable)}
-    seen: dict[tuple[str, str], set[bool | None]] = defaultdict(set)
-    for _, name, call in _refused(subject):
-        # A check that is declared as never reached has no place.
-        for second in subject.reachable[places.get(name, len(places)) + 1 :]:
-            seen[name, second.name].add(check_answer(second, call))
-    return seen
+def earlier_forms(subject: Subject) -> Problems:
+    """What an operator was written with for an earlier release still loads, and is named."""
+    operator, generator = subject.operator, subject.generator
+    ignored = [f"{name}=" for name in ("not_together", "answered_anyway") if getattr(operator, name)]
+    parts = (C_API, EXACT, REDUCTIONS, SPACE, TORCH_KERNEL, VARIANTS) if generator.stem == "__init__" else ()
+    files = [f"{part.file}.py" for part in parts if generator.with_name(f"{part.file}.py").is_file()]
+    words = {
+        "Remove what derived.lock says instead": ignored,
+        'write axes={"rows": axis("N", of="x")}': ["sizes= without axes="]
+        if operator.sizes and not operator.axes
+        else [],
+        "say the parts of these files in OPERATOR": files,
+    }
+    if any(words.values()):
+        named = ", ".join(name for names in words.values() for name in names)
+        remedy = "; ".join(remedy for remedy, names in words.items() if names)
+        remedy = f"{remedy[:1].upper()}{remedy[1:]}."
+        yield Problem(str(generator), f"it is written for an earlier release: {named}", remedy, is_note=True)
 
 
-def _refused(subject: Subject) -> Iterator[tuple[Status, str, OpCall]]:
-    for case in subject.cases:
-        if case.expect.check:
-            yield case.expect.status, case.expect.check, bind_values(case, subject.operator)
+def _line_of(subject: Subject, standard: str) -> str:
+    """The line that asks for derived cases, with a base that will do if the operator has one."""
+    plain = {draft.id for draft in subject.drafts if not draft.changes and draft.expect.is_plain}
+    bases = (
+        case.id.partition("/")[2] for case in subject.computing if case.id in plain and _has_many_sizes(case, subject)
+    )
+    base = next(bases, "NAME")
+    return (
+        f"Add `- {{standard: {standard}, base: {base}}}` to {subject.declarations.name} and run `mluops-test generate`."
+    )
 
 
-def _still_answers(operator: Operator, call: OpCall, status: Status) -> bool:
-    """A check of these answers so; a call that computes writes outputs, which a call that returns early must not do."""
+def _has_many_sizes(case: Case, subject: Subject) -> bool:
+    """Its sizes are different and at least 2, so that no check takes one for the other."""
     try:
-        answer = operator.answer(call)
-    except Exception:
-        # One of them needs another before it.
+        sizes = list(case_symbols(case, subject.operator).values())
+    except ShapeError:
         return False
-    return answer.check is not None and answer.status == status
+    return min(sizes, default=0) > 1 and len(set(sizes)) == len(sizes)
 
 
-def _of_check(subject: Subject, check: Check, message: str, remedy: str) -> Problem:
-    return Problem(check.place or str(subject.generator), f"check {check.name}: {message}", remedy)
+def _of_check(subject: Subject, check: Check, message: str, remedy: str, *, is_note: bool = False) -> Problem:
+    return Problem(check.place or str(subject.generator), f"check {check.name}: {message}", remedy, is_note)
 
 
 def families(subject: Subject) -> Problems:
@@ -296,21 +316,21 @@ def boundary_per_axis(subject: Subject) -> Problems:
         if "boundary" in case.tags:
             for symbol, value in found.items():
                 values[symbol].add(value)
-    for symbol in sorted(symbols):
-        if len(values[symbol]) < 2:
-            remedy = f"Declare boundary cases in which {symbol} has its smallest value and others."
-            yield _missing(subject, f"the boundary cases never vary the size {symbol}", remedy)
+    constant = [symbol for symbol in sorted(symbols) if len(values[symbol]) < 2]
+    if constant:
+        message = f"the boundary cases never vary the sizes {', '.join(constant)}"
+        yield _missing(subject, message, "Declare boundary cases in which each has its smallest value and others.")
 
 
 def strides_of_length_1(subject: Subject) -> Problems:
     """For every tensor some case that computes has an odd stride on an axis of length 1, which must not matter."""
     tensors = [tensor for case in subject.computing for tensor in case.tensors]
     odd = {tensor.id for tensor in tensors if tensor.desc.strides not in (None, contiguous(tensor.desc.dims))}
-    for spec in subject.operator.tensors:
-        if spec.id not in odd:
-            message = f"no case that computes has an odd stride on an axis of length 1 of {spec.id}"
-            remedy = f"Declare one by `change: {{{spec.id}: {{strides: […]}}}}`; strides of such axes do not matter."
-            yield _missing(subject, message, remedy)
+    plain = [spec.id for spec in subject.operator.tensors if spec.id not in odd]
+    if plain:
+        message = f"no case that computes has an odd stride on an axis of length 1 of {', '.join(plain)}"
+        remedy = f"Declare one by `change: {{{plain[0]}: {{strides: […]}}}}`; strides of such axes do not matter."
+        yield _missing(subject, message, remedy)
 
 
 def _structure(draft: CaseDraft) -> tuple[Any, ...]:

@@ -18,11 +18,11 @@ from mluops_gtest.base.errors import DeclarationError, OperatorError
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import make_fuzz_case
 from mluops_gtest.catalog.templates import Vocabulary
+from mluops_gtest.catalog.violation_search import Kinds, Look
 from mluops_gtest.core.call import Choice, Sizes, Space
 from mluops_gtest.core.case import Case, CaseDraft, Expect
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.search.fault_search import Aim, Broken, Coverage, Faults, Features, Pairs, Ways, aims_of, broken_by
-from mluops_gtest.search.faults import SIZE_KINDS, faults_of
+from mluops_gtest.search.fault_search import Aim, Broken, Coverage, Features, Pairs, Ways, aims_of, broken_by, in_order
 
 
 class SizeClass(Value):
@@ -156,19 +156,15 @@ class Draws:
         self.operator, self.seed = operator, seed
         self._space = space
         self._axes = Axes(space.axes)
-        self._faults = faults_of(operator, space)
         self._dtype = Vocabulary(operator).default_dtype
         names = {axis: [one.name for one in classes] for axis, classes in self._axes.classes.items()}
-        kinds = {fault.name: fault.kind for fault in self._faults.values()}
-        self._fault_names = tuple(kinds)
-        self._like = {name: _alike(name, kinds) for name in kinds}
         checks = [check.name for check in operator.checks]
-        self.features = Features(names, kinds, checks)
-        words = repr((sorted(names.items()), sorted(kinds.items()), checks, seed))
+        self.features = Features(names, checks)
+        words = repr((sorted(names.items()), checks, seed))
         # What the sequence of draws follows from; the operator's recipes may still make other calls of them.
         self.digest = hashlib.sha256(words.encode()).hexdigest()[:16]
         self.coverage = Coverage(self.features)
-        self.ways = Ways(self._faults, cache(self._probes), self._broken, f"{seed}/{operator.name}")
+        self.ways = Ways(operator, cache(self._probes), space)
 
     def draw(self, number: int) -> FuzzDraw | None:
         """The call of that number, and its pairs are covered from now on; None where none could be made."""
@@ -179,9 +175,6 @@ class Draws:
     def _draw(self, number: int) -> FuzzDraw | None:
         random = Random(f"{self.seed}/{self.operator.name}/{number}")
         bits, faults = self._kind(number, random)
-        if faults:
-            # Here, where a mistake in one of them is not taken for a call that cannot be made.
-            self.ways.prepare()
         for _ in range(_ROUNDS):
             for point in self._candidates(random, bits):
                 drawn = self._make(number, point, faults, random)
@@ -264,29 +257,33 @@ class Draws:
         self, case: Case, classes: Mapping[str, str], faults: int, random: Random, done: _InjectedFaults
     ) -> Case:
         """The call with the faults that reach most new aims, then cover most new pairs, out of several sets of them."""
-        best: Case | None = None
+        best: Look | None = None
         most = (-1, -1)
-        for names in self._fault_sets(faults, random):
-            spoilt = self.ways.applied(case, names, random)
-            broken = None if spoilt is None else self._broken(spoilt)
-            if broken is None:
+        for kinds in self._fault_sets(faults, random):
+            look = self.ways.look(case, kinds)
+            broken = None if look is None else broken_by(look, self.operator)
+            if look is None or broken is None:
+                if look is not None and look.is_defined:
+                    # A check fails on it: whoever makes the case is told.
+                    return look.case
                 continue
-            pairs = self.features.of_faults(classes, names, broken)
+            pairs = self.features.of_faults(classes, kinds, broken)
             new = pairs - self.coverage.seen
             if (gain := (len(new & self._aimed), len(new))) > most:
-                best, most, done.faults, done.pairs = spoilt, gain, names, pairs
+                best, most, done.pairs = look, gain, pairs
         if best is None:
             raise _UnfitError(f"{case.id} can have none of the faults")
-        return replace(best, doc=", ".join(done.faults))
+        done.faults = tuple(kind.slug for kind in best.kinds)
+        return replace(best.case, doc=", ".join(done.faults))
 
-    def _fault_sets(self, faults: int, random: Random) -> Sequence[Faults]:
+    def _fault_sets(self, faults: int, random: Random) -> Sequence[Kinds]:
         """Of several half aim at what was not reached before; the others, and one fault alone, are any."""
         sets = [self._fault_set(faults, random) for _ in range(_FAULT_SETS)]
         if faults == 1:
             return sets
         half = _FAULT_SETS // 2
         aimed = (self.ways.together(aim, random) for aim in self._next_aims(half, random))
-        return (*(names for names in aimed if names is not None), *sets[half:])
+        return (*(kinds for kinds in aimed if kinds is not None), *sets[half:])
 
     @cached_property
     def _aims(self) -> tuple[dict[int, Aim], ...]:
@@ -301,18 +298,20 @@ class Draws:
         """Some that no draw has reached: most of those that matter first, as long as there are any."""
         first, others = ([aim for pair, aim in aims.items() if pair not in self.coverage.seen] for aims in self._aims)
         random.shuffle(first)
+        most = count - count // 4
+        able = islice((aim for aim in first if self.ways.to(aim.check, aim.shows)), most)
         # The few that are left are hard to reach, and tried again and again.
-        chosen = list(islice(cycle(first), count - count // 4))
+        chosen = list(islice(cycle(able), most))
         return [*chosen, *random.sample(others, min(len(others), count - len(chosen)))]
 
-    def _fault_set(self, faults: int, random: Random) -> Faults:
-        """As many faults; of two often both of one kind, since what must agree is often wrong together."""
-        first = random.choice(self._fault_names)
+    def _fault_set(self, faults: int, random: Random) -> Kinds:
+        """As many faults; of two often both of one category, since what must agree is often wrong together."""
+        first, second = self.ways.draw_kind(random), self.ways.draw_kind(random)
         if faults == 1:
             return (first,)
-        alike = self._like[first]
-        second = random.choice(alike if alike and random.random() < _ALIKE else self._fault_names)
-        return self.ways.in_order((first, second), random)
+        if random.random() < _ALIKE:
+            second = random.choice([kind for kind in self.ways.kinds if kind.category == first.category])
+        return in_order((first, second), random)
 
     def _probes(self) -> Sequence[Case]:
         """A few valid calls, on which faults are tried."""
@@ -337,12 +336,3 @@ class Draws:
             if draft is not None:
                 make_fuzz_case(draft, self.operator, take)
         return made[0] if made else None
-
-    def _broken(self, case: Case) -> Broken | None:
-        return broken_by(case, self.operator, self._space.defined)
-
-
-def _alike(fault: str, kinds: Mapping[str, str]) -> tuple[str, ...]:
-    """The other faults of its kind."""
-    wanted = SIZE_KINDS if kinds[fault] in SIZE_KINDS else {kinds[fault]}
-    return tuple(name for name, kind in kinds.items() if kind in wanted and name != fault)

@@ -398,7 +398,8 @@ def targets_of(request: FuzzRequest, session: Session, corpus: Corpus) -> list[F
     if not found:
         names = ", ".join(operator.name for operator in chosen) or "no operator"
         raise NothingSelectedError(
-            f"Nothing can be drawn for {names}: they declare no space; see docs/reference/finding-bugs.md."
+            f"Nothing can be drawn for {names}: they declare no space, nor axes whose names a recipe takes as "
+            "keyword arguments; see docs/reference/finding-bugs.md."
         )
     return found
 

@@ -1,124 +1,87 @@
 """Wrong implementations, of values and of statuses, against the stored cases: which cases catch which.
 
-Operators ship those of values; those of statuses are made from the ordered checks. `trials` runs them, in processes
-that have one operator at a time.
+Operators ship those of values, and positions in their tensors give more; those of statuses are made from the ordered
+checks. `trials` runs them, in processes that have one operator at a time.
 """
 
 import contextlib
-import dataclasses
 import functools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from itertools import islice, pairwise, zip_longest
+from itertools import islice, zip_longest
 from multiprocessing import get_context
 from typing import Final, Literal
 
+import numpy as np
 from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
+from mluops_gtest.catalog.derived_lock import Derivation, derived_path, read_derived
 from mluops_gtest.catalog.produce import one_blas_thread
 from mluops_gtest.catalog.selection import Selected, Session
 from mluops_gtest.catalog.source import make_reseeded
-from mluops_gtest.core.buffers import has_buffer
-from mluops_gtest.core.call import Crashed, OpCall, Status
+from mluops_gtest.core.call import OpCall, Status
 from mluops_gtest.core.case import Case
-from mluops_gtest.core.declaration import Check, Mutant
+from mluops_gtest.core.declaration import Mutant, TensorSpec
 from mluops_gtest.core.operator import Operator, source_of
 from mluops_gtest.core.operator_parts import MUTANTS, VARIANTS
 from mluops_gtest.core.outcome import Outcome
+from mluops_gtest.core.tensor import Array
 from mluops_gtest.search.audit_declarations import Subject, judged
-from mluops_gtest.search.symbolic_call import never_written
+from mluops_gtest.search.status_mutants import status_mutants
 
-# What authors take for each other.
-_MIXED_UP: Final = {Status.BAD_PARAM: Status.NOT_SUPPORTED}
-
-
-class StatusMutant(Value):
-    """A wrong implementation whose answers differ for calls that one of these checks refuses, and for no others."""
-
-    mutant: Mutant
-    checks: tuple[str, ...]
-    # It shows only where the call has an output that can be written.
-    writes: bool = False
+# Positions and the last one that there is → what a kernel with the mistake takes them for.
+_Misread = Callable[[Array, int], Array]
 
 
-def status_mutants(operator: Operator) -> Iterator[StatusMutant]:
-    """Every check forgotten, with another status, writing before it refuses; neighbours of two statuses exchanged.
-
-    Left out is what no call could show: checks that none reaches first, those that the operator says another answers
-    anyway, or that are not told apart by their order, and those proved to answer no call with an output to write to.
-    """
-    reachable = [check for check in operator.checks if check.subsumed is None]
-    for check in reachable:
-        name, others = check.name, [one for one in operator.checks if one is not check]
-        if name not in operator.answered_anyway:
-            run = _answer_by(operator, others)
-            yield StatusMutant(Mutant(f"forgets_{name}", f"forgets the check {name}", run), (name,))
-        status = _MIXED_UP.get(check.status, Status.BAD_PARAM)
-        mixed_up = dataclasses.replace(check, status=status, writes=False)
-        run = _answer_by(operator, [mixed_up if one is check else one for one in operator.checks])
-        message = f"answers {status.name} instead of {check.status.name} where {name} does not hold"
-        yield StatusMutant(Mutant(f"{status.name.lower()}_for_{name}", message, run), (name,))
-        if not check.writes and not never_written(operator, check):
-            message = f"has written its outputs when {name} makes it return"
-            run = _write_before(operator, check)
-            yield StatusMutant(Mutant(f"writes_before_{name}", message, run), (name,), writes=True)
-    for first, second in pairwise(reachable):
-        if first.status != second.status and second.name not in operator.not_together.get(first.name, ()):
-            order = [check for check in operator.checks if check is not second]
-            order.insert(order.index(first), second)
-            name, message = f"{second.name}_before_{first.name}", f"asks {second.name} before {first.name}"
-            yield StatusMutant(Mutant(name, message, _answer_by(operator, order)), (first.name, second.name))
+def position_mutants(operator: Operator) -> Iterator[Mutant]:
+    """The kernel with positions cut to 16 bits, and with those that are none taken for the last one."""
+    for spec in operator.inputs:
+        for column, symbol in spec.positions.items():
+            where = spec.id if column is None else f"column {column} of {spec.id}"
+            name = spec.id if column is None else f"{spec.id}_{column}"
+            for bits in ("u2", "i2"):
+                words = f"keeps {where} in 16 bits, {'with' if bits == 'i2' else 'without'} a sign"
+                misread = functools.partial(_cut, spec=spec, bits=bits)
+                yield Mutant(
+                    f"{name}_in_{'int' if bits == 'i2' else 'uint'}16",
+                    words,
+                    _misreading(operator, spec.id, column, symbol, misread),
+                )
+            if spec.outside:
+                words = f"takes the last position for one in {where} that is none"
+                yield Mutant(f"{name}_clamped", words, _misreading(operator, spec.id, column, symbol, _clamp))
 
 
-def _answer_by(operator: Operator, checks: Sequence[Check]) -> Callable[[OpCall], Status]:
-    """Answers by these checks; outputs of a call that they let pass are written, and hold nonsense."""
-    wrong = dataclasses.replace(operator, checks=tuple(checks))
+def _cut(values: Array, _last: int, *, spec: TensorSpec, bits: str) -> Array:
+    cut = values.astype(bits).astype(values.dtype)
+    # What becomes negative is no position; where none is allowed to be that, nobody knows what lies there.
+    return cut if spec.outside == "skipped" else np.where(values < 0, values, np.maximum(cut, 0))
 
+
+def _clamp(values: Array, last: int) -> Array:
+    return np.where((values < 0) | (values > last), max(last, 0), values).astype(values.dtype)
+
+
+def _misreading(
+    operator: Operator, name: str, column: int | None, symbol: str, misread: _Misread
+) -> Callable[[OpCall], Status]:
     def run(call: OpCall) -> Status:
-        try:
-            status = wrong.early_answer(call)
-        except Exception as error:
-            raise Crashed(f"looks at what another check should have refused: {error}") from error
-        if status is None:
-            _write(call)
-            call.scalars.update(dict.fromkeys(operator.results, 0))
-            return Status.SUCCESS
-        return status
+        values = call.array(name).copy()
+        places = (..., slice(None) if column is None else column)
+        values[places] = misread(values[places], operator.size_of(call, symbol) - 1)
+        own = replace(call.tensor(name), array=values)
+        return operator.kernel(replace(call, inputs={**call.inputs, name: own}))
 
     return run
 
 
-def _write_before(operator: Operator, check: Check) -> Callable[[OpCall], Status]:
-    def run(call: OpCall) -> Status:
-        if operator.answer(call).check == check.name:
-            _write(call)
-        return operator.early_answer(call) or Status.SUCCESS
-
-    return run
-
-
-def _write(call: OpCall) -> None:
-    """Neither poison nor what callers preset."""
-    for arg in call.outputs.values():
-        if arg is not None and arg.array is not None:
-            arg.array[...] = 1
-
-
-# `implementation`: shipped by the operator. `status`: made from its ordered checks.
+# `implementation`: wrong values. `status`: made from the ordered checks.
 Kind = Literal["implementation", "status"]
-
-
-class PlannedMutant(Value):
-    """A wrong implementation, and the cases that could tell."""
-
-    kind: Kind
-    mutant: Mutant
-    cases: tuple[Case, ...]
-    # No case can tell: it writes what no case that it differs in has.
-    idle: bool = False
+# The task that tries all wrong statuses of an operator.
+STATUSES: Final = "wrong statuses"
 
 
 class Trial(Value):
@@ -169,33 +132,6 @@ class MutantTrial:
                 self.raised = f"{name}: {result.reason}"
 
 
-def mutant_names(operator: Operator, mutants: Iterable[Mutant]) -> list[str]:
-    """The names of everything that is tried on the operator's cases."""
-    return [*(one.name for one in mutants), *(one.mutant.name for one in status_mutants(operator))]
-
-
-def all_mutants(subject: Subject) -> dict[str, PlannedMutant]:
-    """Everything that is tried on the operator's cases, by name."""
-    cases = tuple(likely_first(subject))
-    wrong = {one.name: PlannedMutant("implementation", one, cases) for one in subject.mutants}
-    refused = defaultdict(list)
-    for case in subject.cases:
-        if case.expect.check is not None and not case.is_open:
-            refused[case.expect.check].append(case)
-    statuses = {}
-    for one in status_mutants(subject.operator):
-        concerned = tuple(case for check in one.checks for case in refused[check])
-        idle = one.writes and not any(map(can_be_written, concerned))
-        statuses[one.mutant.name] = PlannedMutant("status", one.mutant, concerned, idle)
-    return {**wrong, **statuses}
-
-
-def can_be_written(case: Case) -> bool:
-    """Some output of the case has bytes, and a pointer to them."""
-    absent = {*case.expect.null_pointer, *case.expect.null_descriptor}
-    return any(has_buffer(case, one) and not one.desc.is_empty and one.id not in absent for one in case.outputs)
-
-
 def likely_first(subject: Subject) -> Iterator[Case]:
     """The cases that compute: one of each kind, then the next of each; small ones first."""
     drafts = {draft.id: draft for draft in subject.drafts}
@@ -206,17 +142,22 @@ def likely_first(subject: Subject) -> Iterator[Case]:
     return (case for nth in zip_longest(*kinds.values()) for case in nth if case is not None)
 
 
-def run_mutant(subject: Subject, one: PlannedMutant, *, first_kill: bool) -> Trial:
-    """The wrong implementation on its cases; with `first_kill` until one catches it."""
-    mutant = one.mutant
-    place = source_of(mutant.run) if one.kind == "implementation" else str(subject.generator)
-    blank = Trial(subject.name, one.kind, mutant.name, mutant.message, place, (), idle=one.idle)
-    if one.idle:
-        return blank
-    by_id = {case.id: case for case in one.cases}
+def run_mutant(subject: Subject, mutant: Mutant, *, first_kill: bool) -> Trial:
+    """The wrong implementation on the cases that compute; with `first_kill` until one catches it."""
+    by_id = {case.id: case for case in likely_first(subject)}
     catches = MutantTrial(mutant, subject.operator, by_id, by_id.__getitem__)
     caught_by = tuple(islice(catches, 1 if first_kill else None))
-    return replace(blank, caught_by=caught_by, raised=catches.raised)
+    place = source_of(mutant.run)
+    return Trial(subject.name, "implementation", mutant.name, mutant.message, place, caught_by, raised=catches.raised)
+
+
+def status_trials(subject: Subject, *, first_kill: bool) -> Iterator[Trial]:
+    """All wrong statuses on the cases that a check refuses."""
+    calls, place = subject.refused(), str(subject.generator)
+    for one in status_mutants(subject.operator, subject.derived):
+        caught_by = tuple(islice((call.id for call in calls if one.is_told_by(call)), 1 if first_kill else None))
+        idle = one.is_excused and not caught_by
+        yield Trial(subject.name, "status", one.name, one.message, place, caught_by, idle=idle)
 
 
 # Several rules ask for the same few cases again and again; all of them would fill the memory.
@@ -234,18 +175,20 @@ def subject_of(session: Session, name: str, seeds: int) -> Subject:
     def reseeded(case_id: str, seed: int) -> Case:
         return make_reseeded(declared[case_id], operator, seed, source.lock.get(case_id))
 
+    declarations = catalogue.root_of(name).cases / f"{name}.yaml"
     stored = {case_id: source.load(case_id) for case_id in declared if catalogue.stored_path(case_id).exists()}
     return Subject(
         operator=operator,
         generator=catalogue.operators.files[name],
-        declarations=catalogue.root_of(name).cases / f"{name}.yaml",
+        declarations=declarations,
         drafts=tuple(declared.values()),
         cases=tuple(stored.values()),
-        mutants=catalogue.operators.part(name, MUTANTS) or (),
+        mutants=(*(catalogue.operators.part(name, MUTANTS) or ()), *position_mutants(operator)),
         variants=catalogue.operators.part(name, VARIANTS) or {},
         seeds=seeds,
         reseeded=reseeded,
         load=lambda case_id: stored.get(case_id) or source.load(case_id),
+        derived=read_derived(derived_path(declarations)) or Derivation(""),
     )
 
 
@@ -253,7 +196,7 @@ class TrialPlan(Value):
     """What is to be tried, and how."""
 
     roots: tuple[str, ...]
-    # Operator → the names of its wrong implementations.
+    # Operator → the names of its wrong implementations, and STATUSES.
     names: Mapping[str, Sequence[str]]
     first_kill: bool = False
     jobs: int = 1
@@ -261,8 +204,16 @@ class TrialPlan(Value):
     budget: float | None = None
 
 
-def trials(plan: TrialPlan) -> Iterator[Trial]:
-    """Each of them, as they finish; fewer where the time is up."""
+class FinishedTask(Value):
+    """What became of one wrong implementation, or of all wrong statuses of an operator."""
+
+    operator: str
+    name: str
+    trials: tuple[Trial, ...]
+
+
+def trials(plan: TrialPlan) -> Iterator[FinishedTask]:
+    """Each task, as they finish; fewer where the time is up."""
     deadline = None if plan.budget is None else time.monotonic() + plan.budget
     work = _Work(plan.names, deadline)
     if plan.jobs > 1:
@@ -294,14 +245,14 @@ class _Work:
         return (operator, self._left[operator].pop()) if operator else None
 
 
-def _in_processes(plan: TrialPlan, work: _Work) -> Iterator[Trial]:
+def _in_processes(plan: TrialPlan, work: _Work) -> Iterator[FinishedTask]:
     # Spawned, each a pool of its own, so that an operator's mutants meet the process that has its cases.
     with one_blas_thread(), contextlib.ExitStack() as stack:
         pools = [ProcessPoolExecutor(1, get_context("spawn")) for _ in range(plan.jobs)]
         for pool in pools:
             # After an interrupt nothing more is begun.
             stack.callback(pool.shutdown, cancel_futures=True)
-        running: dict[Future[Trial], ProcessPoolExecutor] = {}
+        running: dict[Future[FinishedTask], ProcessPoolExecutor] = {}
 
         def begin(pool: ProcessPoolExecutor, operator: str) -> None:
             task = work.take(operator)
@@ -312,17 +263,19 @@ def _in_processes(plan: TrialPlan, work: _Work) -> Iterator[Trial]:
             begin(pool, "")
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                pool, trial = running.pop(future), future.result()
-                begin(pool, trial.operator)
-                yield trial
+                pool, done = running.pop(future), future.result()
+                begin(pool, done.operator)
+                yield done
 
 
-def _try(roots: tuple[str, ...], operator: str, name: str, first_kill: bool) -> Trial:
-    subject, mutants = _load_subject(roots, operator)
-    return run_mutant(subject, mutants[name], first_kill=first_kill)
+def _try(roots: tuple[str, ...], operator: str, name: str, first_kill: bool) -> FinishedTask:
+    subject = _load_subject(roots, operator)
+    if name == STATUSES:
+        return FinishedTask(operator, name, tuple(status_trials(subject, first_kill=first_kill)))
+    mutant = next(one for one in subject.mutants if one.name == name)
+    return FinishedTask(operator, name, (run_mutant(subject, mutant, first_kill=first_kill),))
 
 
 @functools.lru_cache(1)
-def _load_subject(roots: tuple[str, ...], operator: str) -> tuple[Subject, dict[str, PlannedMutant]]:
-    subject = subject_of(Session(roots), operator, 0)
-    return subject, all_mutants(subject)
+def _load_subject(roots: tuple[str, ...], operator: str) -> Subject:
+    return subject_of(Session(roots), operator, 0)

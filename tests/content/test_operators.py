@@ -21,9 +21,8 @@ from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
 from mluops_gtest.search.audit_declarations import Implementation, judged
 from mluops_gtest.search.draws import Draws
-from mluops_gtest.search.fault_search import aims_of
-from mluops_gtest.search.mutants import can_be_written, subject_of
-from mluops_gtest.search.symbolic_call import never_written
+from mluops_gtest.search.fault_search import Shows, aims_of
+from mluops_gtest.search.mutants import subject_of
 from tests.support.operator_calls import OPERATORS, FaultyCalls, disagreements
 
 # CI draws other calls than the benchmarks.
@@ -101,7 +100,7 @@ def computes(name, case):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
-def test_drawn_calls_are_answered_by_the_kernel_as_by_the_reference_and_contradict_no_proof(name):
+def test_drawn_calls_are_answered_by_the_kernel_as_by_the_reference(name):
     """All in one test: to draw and to search for faults takes most of its time."""
     operator, options = OPERATORS[name], Options(elementwise=True, bounds_alone=True)
     space = OPERATORS.part(name, SPACE)
@@ -120,16 +119,12 @@ def test_drawn_calls_are_answered_by_the_kernel_as_by_the_reference_and_contradi
         for one in computing:
             assert_reference_is_the_definition(name, one.case)
             assert is_defined(name, one.case), f"{one.case.id} {one.faults}"
-        assert_kernel_asks_every_check_in_order(operator, FaultyCalls(draws, space))
+        assert_kernel_asks_every_check_in_order(operator, FaultyCalls(draws), draws)
     assert len(drawn) > 0.9 * CASES, "few draws are passed over"
     assert len(computing) > 0.4 * CASES, "most calls compute"
     reached = {one.case.expect.check for one in drawn}
     assert len(reached) > 20, "and the others reach many checks"
     assert not any(check.subsumed for check in operator.checks if check.name in reached), "that calls can reach"
-    unwritable = {check.name for check in operator.checks if check.subsumed is None and never_written(operator, check)}
-    refused = [one.case for one in drawn if one.case.expect.check in unwritable]
-    assert not any(map(can_be_written, refused)), "proved: no call that these checks answer has an output to write to"
-    assert refused or not unwritable, "and some proof is put to the test"
     if name in NEVER_RIGHT:
         assert never_right(name, [one.case for one in computing]) == NEVER_RIGHT[name]
 
@@ -147,11 +142,16 @@ def assert_reference_is_the_definition(name, case):
     assert all(array.flags.c_contiguous for array in operator.reference(call).outputs.values())
 
 
-def assert_kernel_asks_every_check_in_order(operator, calls):
+def assert_kernel_asks_every_check_in_order(operator, calls, draws):
     """In calls that a forgotten check, one that comes too late or two neighbours in another order answer otherwise."""
     for aim in aims_of(operator)[0]:
         case = calls.reach(aim)
-        assert case is not None, f"no call is found for {aim}"
+        if case is None:
+            # Not every check can be told, or answers where an output can be written; then no draw shows it either.
+            assert aim.shows is not Shows.ANSWERED, f"no call is found for {aim}"
+            assert draws.features.of_aim(aim) not in draws.coverage.seen, f"a draw reaches {aim}"
+            continue
+        assert aim.later is None or case.expect.check == aim.check
         result = judged(operator.name, operator.kernel, case, operator)
         assert result.outcome is Outcome.PASSED, f"{aim}: {result.reason}"
     subsumed = {check.name for check in operator.checks if check.subsumed is not None}

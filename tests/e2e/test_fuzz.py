@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.e2e.conftest import backends_in, only
+from tests.support.pick_root import GENERATOR, WRITTEN, write_pick_root
 
 OP = "three_interpolate_forward"
 fuzzed = backends_in("fuzzed_backends")
@@ -92,6 +93,60 @@ def test_an_operator_of_another_root_is_drawn_by_its_own_space(cli, toy_with, tm
     assert "found  scale_by: error: " in result.out
     assert "is null" in result.out
     assert "scale_by     3            60" in result.out
+
+
+TAIL = """
+from pathlib import Path
+
+from mluops_gtest.catalog.operators import load_operators
+
+OPERATOR = load_operators(Path(__file__).parent)["pick"]
+
+
+class Tail:
+    name = "tail"
+
+    def run(self, call):
+        status = OPERATOR.kernel(call)
+        output = call.outputs["out"]
+        if OPERATOR.answer(call).computes:
+            output.array[:, 64:] = 0
+        return status
+
+
+tail = Tail()
+"""
+AXES = 'axes={"rows": axis("M", of="table"), "columns": axis("C", of="table"), "picks": axis("N", of="index")},'
+
+
+@pytest.fixture
+def pick_with_axes(tmp_path):
+    """An operator that declares axes and neither a space nor reductions."""
+    text = GENERATOR.replace("checks=CHECKS,", f"{AXES} checks=CHECKS,").replace("    exact,", "    axis, exact,")
+    text = text.replace('"[N]", (DType.INT32,))', '"[N]", (DType.INT32,), names="M")')
+    assert text.count("axis(") == 3
+    root = write_pick_root(tmp_path / "root", WRITTEN, text)
+    (root / "tail.py").write_text(TAIL)
+    return root
+
+
+def test_an_operator_with_axes_alone_is_drawn_and_made_smaller(cli, pick_with_axes, tmp_path):
+    corpus = tmp_path / "corpus"
+    options = ("--root", pick_with_axes, "--backend", f"{pick_with_axes / 'tail.py'}:tail", "--no-isolate")
+    cli("fuzz", *options, "--op", "pick", "--cases", 40, "--corpus", corpus).expect_code(1)
+    (kept,) = json.loads((corpus / "corpus.json").read_text())["cases"]
+    assert kept["headline"].startswith("pick: out[:, 64:] is zero")
+    cli("run", corpus / kept["file"], *options).expect_code(1)
+    small = cli("minimise", corpus / kept["file"], *options, "--out", tmp_path / "small.prototxt").expect_code(0)
+    assert "columns 65" in small.out, "nothing smaller shows it"
+    assert "131 elements" in small.out, "one row, one pick: fuzz has made it as small as it can be"
+
+
+def test_an_operator_whose_recipes_take_no_axis_cannot_be_drawn(cli, pick_with_axes, tmp_path):
+    page = pick_with_axes / "generators" / "pick.py"
+    page.write_text(page.read_text().replace("columns: int, picks: int)", "columns: int, picks: int, start: int)"))
+    arguments = ("--root", pick_with_axes, "--backend", "numpy", "--op", "pick", "--corpus", tmp_path)
+    cli("fuzz", *arguments).expect_error(5, "nor axes whose names a recipe takes as keyword arguments")
 
 
 def test_an_operator_without_a_space_cannot_be_drawn(cli, toy, tmp_path):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from mluops_gtest.search.audit_values import RULES
+from tests.e2e.conftest import called
 
 NAME = "row_sum"
 CASES = f"cases/{NAME}.yaml"
@@ -45,7 +46,7 @@ SPOILED = {
         RECIPES, '"listed": listed,', '"listed": listed, "rest": listed,', ("recipes_used",), "the recipe 'rest'"
     ),
     "a size that never varies": Spoiled(
-        CASES, "each: {n: [1, 2, 65]}", "each: {n: [4]}", ("boundary_per_axis",), "the size num_segments"
+        CASES, "each: {n: [1, 2, 65]}", "each: {n: [4]}", ("boundary_per_axis",), "the sizes num_segments"
     ),
     "no odd stride of the output": Spoiled(
         CASES, ", output: {strides: [1, 9]}}", "}", ("strides_of_length_1",), "length 1 of output"
@@ -73,7 +74,7 @@ SPOILED = {
     "a wrong shape": Spoiled(OPERATOR, '"[N, C]"', '"[N, 2·C]"', ("shapes_hold",), "axis 1 of values is 3"),
     "a check that no case asks for": Spoiled(
         CASES, '- {name: "{tensor}_ptr_null", tags: [negative]', '- {name: "{tensor}_ptr_null", tags: [boundary]',
-        ("checks_asked",), "check values_ptr_null: no negative case reaches it",
+        ("checks_asked",), "no negative case reaches values_ptr_null, segments_ptr_null, output_ptr_null",
     ),
     "a check declared as never reached": Spoiled(
         CHECKS, '"output must have the type of values",\n        "§2",',
@@ -85,17 +86,27 @@ SPOILED = {
         ("checks_in_order",), "no case tells whether it comes before values_desc_null",
     ),
     "a check that nobody misses": Spoiled(
-        CASES, "output: {dims: [4, 2, 1]}", "output: {dims: [1, 4, 2]}", ("no_check_forgotten",), "check output_rank"
+        CASES, "output: {dims: [4, 2, 1]}", "output: {dims: [1, 4, 2]}",
+        ("no_check_forgotten",), "forgets one of output_rank",
     ),
     "a check without any case": Spoiled(
         CASES, '- {name: "{tensor}_ptr_null", tags: [negative], doc: "§3", data: *small, each: *tensors,',
         '- {name: "{tensor}_ptr_null", tags: [negative], doc: "§3", data: *small, each: {tensor: [values, output]},',
-        ("checks_asked", "no_check_forgotten"), "check segments_ptr_null",
+        ("checks_asked", "no_check_forgotten"), "no negative case reaches segments_ptr_null",
     ),
     "a kernel that calls the reference": Spoiled(
         KERNEL, "    output[...] = 0\n",
         "    from .reference import reference\n    output[...] = reference(call).outputs['output']\n    return\n",
         ("kernel_is_independent",), "both use reference",
+    ),
+    "a kernel that asks the operator's checks": Spoiled(
+        KERNEL, "    output[...] = 0\n",
+        "    from . import OPERATOR\n    assert OPERATOR.answer(call).check is None\n    output[...] = 0\n",
+        ("kernel_is_independent",), "of the kernel asks the operator's checks",
+    ),
+    "a kernel that forgets a check": Spoiled(
+        KERNEL, "    if output.desc.is_empty:\n        return Status.SUCCESS\n", "",
+        ("kernel_agrees",), "/no_segment: the kernel is",
     ),
     "a kernel that knows the stored values": Spoiled(
         KERNEL, "    output[...] = 0\n",
@@ -147,12 +158,28 @@ SPOILED = {
 
 
 def test_every_rule_has_its_spoiled_copy():
-    assert {rule for spoiled in SPOILED.values() for rule in spoiled.rules} == set(RULES)
+    # What an earlier release asked for breaks no rule.
+    assert {rule for spoiled in SPOILED.values() for rule in spoiled.rules} | {"earlier_forms"} == set(RULES)
+
+
+def findings_of(cli, root):
+    result = cli("audit", "operators", "--root", root, "--seeds", "1", "--format", "json")
+    found = json.loads(result.out)["findings"]
+    assert all(one["remedy"] for one in found)
+    return [(one["rule"], one["message"]) for one in found if not one["is_note"]]
+
+
+@pytest.fixture(scope="module")
+def unspoiled(row_sum_root):
+    """Its order of checks is shown by hand, and some pairs cannot be: only derived cases say so."""
+    found = findings_of(called, row_sum_root)
+    assert {rule for rule, _ in found} <= {"checks_in_order"}
+    return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", SPOILED)
-def test_a_spoiled_copy_is_told_by_its_rule_alone(cli, row_sum_root, tmp_path, way):
+def test_a_spoiled_copy_is_told_by_its_rule_alone(cli, row_sum_root, unspoiled, tmp_path, way):
     spoiled = SPOILED[way]
     root = tmp_path / "spoiled"
     shutil.copytree(row_sum_root, root, ignore=shutil.ignore_patterns("__pycache__"))
@@ -160,8 +187,6 @@ def test_a_spoiled_copy_is_told_by_its_rule_alone(cli, row_sum_root, tmp_path, w
     assert spoiled.right in text
     (root / spoiled.file).write_text(text.replace(spoiled.right, spoiled.wrong))
     cli("generate", "--all", "--root", root).expect_code(0)
-    result = cli("audit", "operators", "--root", root, "--seeds", "1", "--format", "json").expect_code(1)
-    findings = json.loads(result.out)["findings"]
-    assert {finding["rule"] for finding in findings} == set(spoiled.rules), result.out
-    assert any(spoiled.told in finding["message"] for finding in findings), result.out
-    assert all(finding["remedy"] and NAME in finding["place"] + finding["message"] for finding in findings)
+    findings = [one for one in findings_of(cli, root) if one not in unspoiled]
+    assert {rule for rule, _ in findings} == set(spoiled.rules), findings
+    assert any(spoiled.told in message for _, message in findings), findings

@@ -1,7 +1,6 @@
 """What the tests of operators have in common: calls, the literal definition beside them, and calls with faults."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from random import Random
 from types import MappingProxyType
 
@@ -10,14 +9,14 @@ from msgspec.structs import replace
 
 from mluops_gtest.authoring import Array, DType, Layout, OpCall, Operator, Status, call_of
 from mluops_gtest.catalog.operators import load_operators
+from mluops_gtest.catalog.violation_search import Kinds
 from mluops_gtest.core.buffers import baseline_of, bind_values, expected_results, owned_rows, row_counts
-from mluops_gtest.core.call import ExactElements, Space
+from mluops_gtest.core.call import ExactElements
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator_parts import EXACT
 from mluops_gtest.judging.arbitration import error, rounded, stored_number
 from mluops_gtest.search.draws import Draws
 from mluops_gtest.search.fault_search import Aim, Broken, broken_by
-from mluops_gtest.search.faults import faults_of
 from tests.conftest import ROOT
 
 OPERATORS = load_operators(ROOT)
@@ -119,36 +118,33 @@ def places(size: int, most: int) -> Sequence[int]:
 class FaultyCalls:
     """Calls with faults that show what a check does, by the ways that were searched for to draw calls."""
 
-    def __init__(self, draws: Draws, space: Space) -> None:
+    def __init__(self, draws: Draws) -> None:
         self._operator, self._ways, self._random = draws.operator, draws.ways, Random(draws.seed)
-        self._judge = partial(broken_by, operator=draws.operator, defined=space.defined)
-        self._valid = draws.ways.calls()
-        self._faults = faults_of(draws.operator, space)
         # The checks that answered any of the calls.
         self.answering: set[str] = set()
 
     def reach(self, aim: Aim) -> Case | None:
         """A call that reaches the aim, complete with what must come back; None where none is found."""
         for _ in range(_TRIES):
-            names = self._ways.together(aim, self._random)
-            if names is None:
+            kinds = self._ways.together(aim, self._random)
+            if kinds is None:
                 return None
-            for case, broken in self._apply(names):
-                if aim.misses(broken) == 0:
+            for case, broken in self._apply(kinds):
+                if aim.is_reached_by(broken):
                     return self._with_answer(case)
         return None
 
     def broken_by_one_fault(self) -> set[str]:
         """The checks that do not hold, first or not, in a call with one fault."""
-        return {check for name in self._faults for _, broken in self._apply((name,)) for check in broken.checks}
+        return {check for kind in self._ways.kinds for _, broken in self._apply((kind,)) for check in broken.checks}
 
-    def _apply(self, names: tuple[str, ...]) -> Iterator[tuple[Case, Broken]]:
-        for valid in self._valid:
-            case = self._ways.applied(valid, names, self._random)
-            broken = None if case is None else self._judge(case)
-            if broken is not None:
+    def _apply(self, kinds: Kinds) -> Iterator[tuple[Case, Broken]]:
+        for valid in self._ways.search.bases.values():
+            look = self._ways.look(valid, kinds)
+            broken = None if look is None else broken_by(look, self._operator)
+            if look is not None and broken is not None:
                 self.answering.update(broken.checks[:1])
-                yield case, broken
+                yield look.case, broken
 
     def _with_answer(self, case: Case) -> Case:
         call = bind_values(case, self._operator)

@@ -234,7 +234,7 @@ def command() -> None:
 def audit_rules(roots: tuple[str, ...], operators: tuple[str, ...], seeds: int, rules: bool, form: str) -> int:
     """Check every operator: its checks and their order, cases, twins, shapes, mutants and kernel.
 
-    Exit 1 if an operator breaks a rule. Every finding says what is wrong, where, and what to do.
+    Exit 1 if an operator breaks a rule. Every finding says what is wrong, where, and what to do; a note breaks none.
     """
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.terminal import stderr, track
@@ -255,15 +255,19 @@ def audit_rules(roots: tuple[str, ...], operators: tuple[str, ...], seeds: int, 
         for name in track(chosen, len(chosen), stderr())
         for rule, problem in audit_operator(subject_of(session, name, seeds))
     ]
+    broken = [one for one in found if not one["is_note"]]
+    notes = len(found) - len(broken)
     if form == "json":
         echo(json.dumps({"operators": chosen, "seeds": seeds, "findings": found}, indent=1, ensure_ascii=False))
     else:
         for one in found:
-            echo("{operator}: {rule}: {message}\n  {place}\n  {remedy}".format(**one))
-        echo(f"{pluralize(len(chosen), 'operator')}, {len(RULES)} rules, {pluralize(len(found), 'finding')}")
+            note = "note: " if one["is_note"] else ""
+            echo("{operator}: {rule}: {note}{message}\n  {place}\n  {remedy}".format(note=note, **one))
+        counts = [pluralize(len(broken), "finding"), *([pluralize(notes, "note")] if notes else [])]
+        echo(f"{pluralize(len(chosen), 'operator')}, {len(RULES)} rules, {', '.join(counts)}")
     if not chosen:
         return int(ExitCode.EMPTY)
-    return int(ExitCode.FAILED if found else ExitCode.OK)
+    return int(ExitCode.FAILED if broken else ExitCode.OK)
 
 
 @command.command("mutants")
@@ -303,18 +307,19 @@ def mutants(
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.terminal import stderr, track
     from mluops_gtest.core.operator_parts import MUTANTS
-    from mluops_gtest.search.mutants import TrialPlan, mutant_names, trials
+    from mluops_gtest.search.mutants import STATUSES, TrialPlan, position_mutants, trials
 
     known = Session(roots).catalogue.operators
     chosen = [known.find(name).name for name in operators] or list(known)
-    shipped = {name: known.part(name, MUTANTS) or () for name in chosen}
-    planned = {name: mutant_names(known[name], shipped[name]) for name in chosen}
+    shipped = {name: (*(known.part(name, MUTANTS) or ()), *position_mutants(known[name])) for name in chosen}
+    planned = {name: [*(mutant.name for mutant in shipped[name]), STATUSES] for name in chosen}
     total = sum(map(len, planned.values()))
-    done = list(track(trials(TrialPlan(roots, planned, first_kill, jobs, budget)), total, stderr()))
-    finished = {(trial.operator, trial.name) for trial in done}
+    tasks = list(track(trials(TrialPlan(roots, planned, first_kill, jobs, budget)), total, stderr()))
+    finished = {(task.operator, task.name) for task in tasks}
     untried = [
         (operator, name) for operator in chosen for name in planned[operator] if (operator, name) not in finished
     ]
+    done = [trial for task in tasks for trial in task.trials]
     page = MutantsPage(chosen, done, untried, first_kill)
     _print(page, form, every=every)
     if not done and not untried:

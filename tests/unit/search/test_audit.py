@@ -1,30 +1,36 @@
 """Rules of the audit: shapes in symbols, the order of checks, sizes whose ends count, and the verdict they ask for."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mluops_gtest.authoring import Check, DType, Layout, OutputSpec, SizedAxis, Status, TensorSpec, call_of, exact
-from mluops_gtest.catalog.make import make_case
+from mluops_gtest.catalog.derive import REACHED
+from mluops_gtest.catalog.derived_lock import Derivation, DerivedCase, Unseen
+from mluops_gtest.catalog.make import each_check, make_case
 from mluops_gtest.catalog.number_ranges import case_symbols
 from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue
-from mluops_gtest.core.case import Case
+from mluops_gtest.core.case import Case, Expect
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.shape import ShapeError
 from mluops_gtest.core.tensor import Tensor, TensorDesc
 from mluops_gtest.running.caller import InlineCaller
 from mluops_gtest.running.case_run import CaseRun, Options
-from mluops_gtest.search import audit_declarations
 from mluops_gtest.search.audit_declarations import (
     Implementation,
     Subject,
+    check_has_case,
     checks_in_order,
+    earlier_forms,
     judged,
+    no_check_forgotten,
 )
 from mluops_gtest.search.audit_values import sizes_live
+from mluops_gtest.search.status_mutants import RefusedCall
 from tests.support.check_order import shows_order
 from tests.support.toy_root import write_toy_root
 from tests.unit.running.small_operator import DOUBLES, doubling
@@ -48,62 +54,126 @@ def operator(operators):
         return Check(name, status, lambda call: not call.param(name), "", "")
 
     checks = tuple(check(name, status) for name, status in ORDER.items())
-    return replace(operators["voxel_pooling_forward"], checks=checks, not_together={})
+    return replace(operators["voxel_pooling_forward"], checks=checks)
 
 
 @pytest.fixture
-def order_problems(operator, monkeypatch):
-    """The pairs that cases which break these checks do not tell apart; each expects the first of its own."""
+def problems_of(operator):
+    """What a rule says of cases that break these checks; each expects the first of its own."""
 
-    def find(*cases, **changes):
+    def find(rule, *cases, derived=NOTHING, **changes):
         changed = replace(operator, **changes)
-        refused = [(ORDER[names[0]], names[0], call_that_breaks(*names)) for names in map(str.split, cases)]
-        monkeypatch.setattr(audit_declarations, "_refused", lambda subject: iter(refused))
-        subject = SimpleNamespace(operator=changed, reachable=changed.checks, generator="toy.py")
-        return [problem.message for problem in checks_in_order(subject)]
+        calls = []
+        for names in map(str.split, cases):
+            holds = tuple(each_check(call_that_breaks(*names), changed))
+            calls.append(RefusedCall(names[0], holds, list(ORDER).index(names[0]), can_be_written=False))
+        subject = SimpleNamespace(
+            operator=changed,
+            reachable=tuple(check for check in changed.checks if check.subsumed is None),
+            generator=Path("toy.py"),
+            declarations=Path("cases/toy.yaml"),
+            drafts=(),
+            computing=(),
+            tagged=lambda _: (SimpleNamespace(expect=SimpleNamespace(check=call.id)) for call in calls),
+            refused=lambda: tuple(calls),
+            derived=derived,
+        )
+        return [(problem.message, problem.remedy, problem.is_note) for problem in rule(subject)]
 
     return find
 
 
+NOTHING = Derivation("")
 EVERY_PAIR = ["null strided rows_empty columns_empty", "rank strided rows_empty columns_empty"]
 EVERY_PAIR += ["strided rows_empty columns_empty", "rows_empty", "columns_empty"]
-
-
 OTHERS = EVERY_PAIR[1:]
-WITHOUT_COLUMNS = [case.replace(" columns_empty", "") for case in EVERY_PAIR]
-NULL_ALONE = {"null": ("columns_empty",)}
-FIRST_THREE = ("null", "rank", "strided")
+ADD = "Add `- {{standard: {}, base: NAME}}` to toy.yaml and run `mluops-test generate`."
 
 
-def untold(*pairs):
-    return [f"check {first}: no case tells whether it comes before {second}" for first, second in pairs]
+def derived_with(*unseen):
+    cases = (DerivedCase(one, one, "valid", (), "", Expect()) for one in ("checks", "order"))
+    return Derivation("", tuple(cases), tuple(Unseen(*one) for one in unseen))
 
 
 @pytest.mark.parametrize(
-    ("cases", "not_together", "told"),
+    ("cases", "untold"),
     [
-        (EVERY_PAIR, {}, []),
-        (["null", *OTHERS], {}, untold(("null", "strided"), ("null", "rows_empty"), ("null", "columns_empty"))),
-        # In front of null columns_empty would be in front of rank, too, where a case shows it.
-        (["null strided rows_empty", *OTHERS], {}, []),
-        (["null strided", *OTHERS], {}, untold(("null", "rows_empty"), ("null", "columns_empty"))),
-        (WITHOUT_COLUMNS, {}, untold(*((name, "columns_empty") for name in FIRST_THREE))),
-        (WITHOUT_COLUMNS, dict.fromkeys(FIRST_THREE, ("columns_empty",)), []),
-        (EVERY_PAIR, NULL_ALONE, ["check null: a case breaks columns_empty together with it"]),
-        # Without a case that breaks the first, nothing shows that the pair is stale.
-        (OTHERS, NULL_ALONE, []),
+        (EVERY_PAIR, []),
+        # One finding per check that names all its pairs.
+        (["null", *OTHERS], ["check null: no case tells whether it comes before strided, rows_empty, columns_empty"]),
+        (["null strided", *OTHERS], ["check null: no case tells whether it comes before rows_empty, columns_empty"]),
     ],
 )
-def test_pairs_of_checks_that_no_case_tells_apart_and_stale_excuses(order_problems, cases, not_together, told):
-    assert order_problems(*cases, not_together=not_together) == told
+def test_pairs_of_checks_that_no_case_tells_apart(problems_of, cases, untold):
+    assert problems_of(checks_in_order, *cases) == [(message, ADD.format("order"), False) for message in untold]
 
 
-def test_a_check_that_cannot_look_at_a_call_shows_nothing(order_problems, operator):
+def test_pairs_that_the_derivation_gave_up_are_excused_and_listed_where_nothing_says_why(problems_of):
+    derived = derived_with(
+        ("null", "strided", "order", "same symbol"),
+        ("null", "rows_empty", "order", "none of 12 calls", 12),
+        ("null", "columns_empty", "order", "none of 7 calls", 7),
+    )
+    ((message, _, is_note),) = problems_of(checks_in_order, "null", *OTHERS, derived=derived)
+    assert is_note
+    assert message.endswith("before rows_empty (none of 12 calls), columns_empty (none of 7 calls)")
+    # A case that shows the pair all the same ends the note, and what neither shows nor was tried stays a finding.
+    assert problems_of(checks_in_order, *EVERY_PAIR, derived=derived) == []
+    ((message, _, is_note),) = problems_of(checks_in_order, "null", *OTHERS, derived=derived_with(*[
+        ("null", name, "order", "same symbol") for name in ("strided", "rows_empty")
+    ]))  # fmt: skip
+    assert (message, is_note) == ("check null: no case tells whether it comes before columns_empty", False)
+
+
+def test_a_pair_of_which_only_one_mistake_shows_is_no_excuse(problems_of):
+    derived = derived_with(("null", "strided", "behind", "a check between them answers, too"))
+    ((message, _, is_note),) = problems_of(checks_in_order, "null rows_empty columns_empty", *OTHERS, derived=derived)
+    assert (message, is_note) == ("check null: no case tells whether it comes before strided", False)
+
+
+def test_a_check_that_cannot_look_at_a_call_shows_nothing(problems_of, operator):
     blind = tuple(
         replace(check, holds=lambda call: call.inputs["gone"] is None) if check.name == "columns_empty" else check
         for check in operator.checks
     )
-    assert order_problems(*EVERY_PAIR, checks=blind, not_together=NULL_ALONE) == []
+    messages = [message for message, *_ in problems_of(checks_in_order, *EVERY_PAIR[:-1], checks=blind)]
+    names = ("null", "rank", "strided")
+    assert messages == [f"check {name}: no case tells whether it comes before columns_empty" for name in names]
+
+
+def test_checks_that_nothing_tells_are_one_finding_with_the_line_to_add(problems_of):
+    cases = ["null rank", "strided", "rows_empty"]
+    line = ADD.format("checks")
+    assert problems_of(check_has_case, *cases) == [("no negative case reaches rank, columns_empty", line, False)]
+    told = "a backend passes every case that forgets one of null, rank, rows_empty, columns_empty"
+    assert problems_of(no_check_forgotten, *cases) == [(told, line, False)]
+
+
+def test_what_no_derived_call_tells_is_a_note(problems_of):
+    ((message, _, is_note),) = problems_of(no_check_forgotten, "null rank", "rank", "strided", derived=derived_with())
+    assert is_note
+    assert message.endswith("forgets one of null, rows_empty, columns_empty")
+    ((_, remedy, is_note),) = problems_of(check_has_case, "null", "rank", "strided", derived=derived_with())
+    assert "expects {status: STATUS, check: NAME}" in remedy
+    assert not is_note
+
+
+def test_a_check_that_is_declared_as_never_reached_and_is_by_a_derived_call_is_told(problems_of, operator):
+    never = replace(operator.checks[2], subsumed="rank refuses it")
+    checks = (*operator.checks[:2], never, *operator.checks[3:])
+    derived = derived_with(("strided", "", "x_strided_gap", REACHED))
+    found = problems_of(check_has_case, "null", "rank", "rows_empty", "columns_empty", derived=derived, checks=checks)
+    message = "check strided: it is declared as never reached, but x_strided_gap does"
+    assert found == [(message, "Remove strided from `subsumed`.", False)]
+
+
+def test_what_an_earlier_release_asked_for_is_one_note(problems_of, operator):
+    tables = {"not_together": {"null": ("rank",)}, "answered_anyway": {"null": "why"}, "axes": {}}
+    ((message, remedy, is_note),) = problems_of(earlier_forms, **tables, sizes={"rows": SizedAxis("x")})
+    assert is_note
+    assert message == "it is written for an earlier release: not_together=, answered_anyway=, sizes= without axes="
+    assert remedy.startswith("Remove what derived.lock says instead; write axes=")
+    assert problems_of(earlier_forms, not_together={}, answered_anyway={}, sizes={}) == []
 
 
 def test_a_case_shows_an_order_only_by_a_later_check_of_another_status(operator):

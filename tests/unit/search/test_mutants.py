@@ -1,19 +1,22 @@
 """Wrong statuses made from ordered checks, wrong outputs from right ones, and the order of trials."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from mluops_gtest.authoring import Check, Status, call_of
-from mluops_gtest.authoring import checks as common
+from mluops_gtest.authoring import Check, DType, Operator, QueryChecks, Status, TensorSpec, call_of
+from mluops_gtest.catalog.derived_lock import Derivation, DerivedCase, Unseen
+from mluops_gtest.catalog.make import make_case
 from mluops_gtest.core.call import Crashed
-from mluops_gtest.core.tensor import DType
+from mluops_gtest.core.case import Expect
 from mluops_gtest.search import mutants
+from mluops_gtest.search.audit_declarations import judged
 from mluops_gtest.search.audit_outputs import faults_of, has_place, untouched_output, wrong_outputs
-from mluops_gtest.search.mutants import TrialPlan, status_mutants, trials
-from mluops_gtest.search.symbolic_call import never_written
+from mluops_gtest.search.mutants import TrialPlan, position_mutants, trials
+from mluops_gtest.search.status_mutants import RefusedCall, status_mutants
 
 
 def check(name, status, least, **more):
@@ -23,108 +26,145 @@ def check(name, status, least, **more):
 SMALL = check("small", Status.BAD_PARAM, 2)
 SMALLER = check("smaller", Status.NOT_SUPPORTED, 1)
 NONE = check("none", Status.SUCCESS, 1)
+NOTHING = Derivation("")
 
 
 @pytest.fixture
 def mutants_of(operators):
-    """The mutants of an operator with these checks, by name."""
+    """The wrong statuses of an operator with these checks, by name."""
 
-    def make(*checks, **changes):
+    def make(*checks, derived=NOTHING, **changes):
         operator = replace(operators["voxel_pooling_forward"], checks=checks, **changes)
-        return {one.mutant.name: one for one in status_mutants(operator)}
+        return {one.name: one for one in status_mutants(operator, derived)}
 
     return make
 
 
-def answer(one, count):
-    """What the mutant says of `count` values, and whether it wrote."""
-    call = call_of("toy", {}, {"values": np.zeros(count)}, {"output": np.zeros(2)})
-    status = one.mutant.run(call)
-    return status, bool(call.array("output").any())
+def refused(*holds, written=True, queries=()):
+    """A call of which the checks say this."""
+    return RefusedCall("call", holds, holds.index(False), written, frozenset(queries))
 
 
-def test_each_mutant_is_wrong_where_its_checks_answer(mutants_of):
+def told(mutants, *holds, written=True):
+    """The names of the mutants that such a call shows."""
+    return {name for name, one in mutants.items() if one.is_told_by(refused(*holds, written=written))}
+
+
+def test_each_mutant_shows_where_its_checks_answer(mutants_of):
     found = mutants_of(SMALL, SMALLER)
-    assert answer(found["forgets_small"], 1) == (Status.SUCCESS, True)
-    assert answer(found["forgets_small"], 0) == (Status.NOT_SUPPORTED, False)
-    assert answer(found["not_supported_for_small"], 1) == (Status.NOT_SUPPORTED, False)
-    assert answer(found["bad_param_for_smaller"], 0) == (Status.BAD_PARAM, False)
-    assert answer(found["smaller_before_small"], 0) == (Status.NOT_SUPPORTED, False)
-    assert answer(found["smaller_before_small"], 1) == (Status.BAD_PARAM, False)
-    assert answer(found["writes_before_small"], 1) == (Status.BAD_PARAM, True)
-    assert answer(found["writes_before_smaller"], 1) == (Status.BAD_PARAM, False)
-    assert found["smaller_before_small"].checks == ("small", "smaller")
-    assert found["forgets_small"].checks == ("small",)
+    alone = {"forgets_small", "not_supported_for_small"}
+    assert told(found, False, True) == alone | {"writes_before_small"}
+    assert told(found, False, True, written=False) == alone
+    # The other status shows the order of the two.
+    assert told(found, False, False, written=False) == alone | {"small_behind_smaller"}
+    assert told(found, True, False, written=False) == {"forgets_smaller", "bad_param_for_smaller"}
 
 
 def test_an_early_success_can_be_forgotten_refused_or_written(mutants_of):
     found = mutants_of(NONE)
-    assert answer(found["forgets_none"], 0) == (Status.SUCCESS, True)
-    assert answer(found["bad_param_for_none"], 0) == (Status.BAD_PARAM, False)
-    assert answer(found["writes_before_none"], 0) == (Status.SUCCESS, True)
+    assert told(found, False) == {"forgets_none", "bad_param_for_none", "writes_before_none"}
+    assert told(found, False, written=False) == {"bad_param_for_none"}
     # One that owes its outputs may write.
-    assert mutants_of(replace(NONE, writes=True)).keys() == {"forgets_none", "bad_param_for_none"}
+    assert told(mutants_of(replace(NONE, writes=True)), False) == {"forgets_none", "bad_param_for_none"}
 
 
-def test_what_nobody_could_tell_is_left_out(mutants_of):
-    of_the_second = {"forgets_smaller", "bad_param_for_smaller", "writes_before_smaller"}
-    assert mutants_of(replace(SMALL, subsumed="another stands before it"), SMALLER).keys() == of_the_second
-    assert "forgets_small" not in mutants_of(SMALL, SMALLER, answered_anyway={"small": "why"})
-    assert "smaller_before_small" not in mutants_of(SMALL, SMALLER, not_together={"small": ("smaller",)})
+def test_a_check_that_needs_another_before_it_fails(mutants_of):
     same = replace(SMALLER, status=SMALL.status)
-    assert "smaller_before_small" not in mutants_of(SMALL, same)
+    assert told(mutants_of(SMALL, same), False, None, written=False) >= {"forgets_small"}
+    assert told(mutants_of(SMALL, same), False, False, written=False) == {"not_supported_for_small"}
 
 
-def test_a_check_that_needs_another_before_it_crashes(mutants_of):
-    def raising(call):
-        raise ValueError("the descriptor is null")
+def test_whatever_answers_alike_between_hides_a_check_that_is_asked_later(mutants_of):
+    checks = SMALL, replace(SMALL, name="other"), SMALLER, NONE
+    found = mutants_of(*checks)
+    behind = {name for name in found if "_behind_" in name}
+    assert behind >= {"small_behind_smaller", "small_behind_none", "other_behind_none", "smaller_behind_none"}
+    assert "small_behind_other" not in behind, "both answer alike"
+    assert told(found, False, False, False, True) & behind == set()
+    assert told(found, False, True, False, True) & behind == {"small_behind_smaller", "small_behind_none"}
+    assert told(found, False, True, True, False) & behind == {"small_behind_none"}
 
-    found = mutants_of(SMALL, replace(SMALLER, holds=raising))
-    with pytest.raises(Crashed, match="descriptor is null"):
-        answer(found["forgets_small"], 1)
+
+def test_a_block_is_asked_behind_a_later_one(mutants_of):
+    names = ("geom_xyz_rank", "pos_memo_rank", "geom_xyz_strided", "pos_memo_strided")
+    ranks = [replace(SMALL, name=name) for name in names[:2]]
+    found = mutants_of(*ranks, *(replace(SMALLER, name=name) for name in names[2:]))
+    block = "geom_xyz_rank_to_pos_memo_rank_behind_pos_memo_strided"
+    # Whatever else of the block is broken, the block behind it answers first.
+    assert block in told(found, False, False, True, False)
+    assert "geom_xyz_rank_behind_pos_memo_strided" not in told(found, False, False, True, False)
+    assert block not in told(found, True, True, False, True)
+    assert found[block].message == "asks geom_xyz_rank … pos_memo_rank behind pos_memo_strided"
 
 
-GRAD = "grad_feats_desc_null grad_feats_empty grad_feats_ptr_null feats_large"
+def test_a_query_that_refuses_nothing_shows_where_it_owes_a_refusal(mutants_of):
+    found = mutants_of(SMALL, queries={"GetWorkspaceSize": QueryChecks(("small",))})
+    call = refused(False, queries={"GetWorkspaceSize"})
+    assert found["GetWorkspaceSize_checks_nothing"].is_told_by(call)
+    assert not found["GetWorkspaceSize_checks_nothing"].is_told_by(refused(False))
 
 
-@pytest.mark.parametrize(
-    ("name", "never", "perhaps"),
-    [
-        # The only output is missing, empty or large. M ≤ N: a tensor is at most as large as one with longer axes.
-        ("dynamic_scatter_backward", f"{GRAD} grad_voxel_feats_large", ""),
-        # With two outputs the other can be written.
-        ("voxel_pooling_forward", "", "output_features_desc_null pos_memo_ptr_null"),
-        # Lengths that earlier checks hold equal say more: idx has a row per centre.
-        ("ball_query", "new_xyz_empty new_xyz_large", "xyz_empty xyz_large new_xyz_desc_null new_xyz_ptr_null"),
-        # kernel_h was found positive before, and so are the rows of data_col; before that both may be negative.
-        ("masked_im2col_forward", "kernel_w", "kernel_h"),
-    ],
-)
-def test_what_is_never_written_is_proved(operators, name, never, perhaps):
+def test_what_the_derivation_gave_up_is_excused_and_a_gap_is_not(mutants_of):
+    cases = tuple(DerivedCase(one, one, "valid", (), "", Expect()) for one in ("checks", "order"))
+    unseen = (Unseen("small", "smaller", "behind", "same symbol"),)
+    found = mutants_of(SMALL, SMALLER, NONE, derived=Derivation("", cases, unseen))
+    excused = {name for name, one in found.items() if one.is_excused}
+    assert excused == {
+        "small_behind_smaller",
+        *(f"{word}_{name}" for word in ("forgets", "writes_before") for name in ("small", "smaller", "none")),
+    }
+    found = mutants_of(SMALL, SMALLER, NONE, derived=Derivation("", (), unseen))
+    assert {name for name, one in found.items() if one.is_excused} == {
+        "writes_before_small", "writes_before_smaller", "writes_before_none"
+    }  # fmt: skip
+    assert "forgets_small" not in mutants_of(replace(SMALL, subsumed="another stands before it"), SMALLER)
+
+
+def test_a_refused_call_says_what_each_check_says_of_it(operators, catalogue):
+    name = "get_indice_pairs"
     operator = operators[name]
-    proved = {check.name for check in operator.checks if check.subsumed is None and never_written(operator, check)}
-    assert set(never.split()) <= proved
-    assert not set(perhaps.split()) & proved
+    case = make_case(next(one for one in catalogue.drafts_of(name).values() if one.expect.check), operator)
+    call = RefusedCall.of(case, operator)
+    assert operator.checks[call.answer].name == case.expect.check
+    assert call.refusing_queries <= operator.queries.keys()
 
 
-@pytest.mark.parametrize(("lost", "check"), [("idx_dim0", "new_xyz_empty"), ("idx_dim1", "new_xyz_large")])
-def test_nothing_is_proved_without_the_check_that_it_rests_on(operators, lost, check):
-    operator = operators["ball_query"]
-    assert never_written(operator, operator.check(check))
-    without = replace(operator, checks=tuple(one for one in operator.checks if one.name != lost))
-    assert not never_written(without, without.check(check))
+@pytest.fixture
+def misreadings():
+    """What the mutants of a tensor of positions take its values for, where there are 40 000 places."""
+
+    def find(outside, values):
+        seen = {}
+
+        def kernel(call):
+            seen["at"] = call.array("index").tolist()
+            return Status.SUCCESS
+
+        index = TensorSpec("index", "[N]", (DType.INT32,), names="M", outside=outside)
+        operator = Operator(
+            name="toy", released_name="toy", op_type=("TOY", 1), summary="", checks=(), reference=kernel, kernel=kernel,
+            inputs=(TensorSpec("table", "[M]", (DType.FLOAT,)), index), outputs=(),
+        )  # fmt: skip
+        call = call_of("toy", {}, {"table": np.zeros(40_000, "<f4"), "index": np.array(values, "<i4")}, {})
+        taken = {}
+        for mutant in position_mutants(operator):
+            mutant.run(call)
+            taken[mutant.name] = seen["at"]
+        assert call.array("index").tolist() == values, "the caller's values stay"
+        return taken
+
+    return find
 
 
-def test_whatever_else_a_check_asks_for_is_not_known(operators):
-    odd = common.require("odd", lambda call: call.handle is not None or call.outputs["idx"] is not None, "", "")
-    operator = replace(operators["ball_query"], checks=(odd,))
-    assert not never_written(operator, odd)
-
-
-def test_what_cannot_show_is_no_mutant(operators):
-    names = {one.mutant.name for one in status_mutants(operators["ball_query"])}
-    assert "writes_before_idx_ptr_null" not in names
-    assert "writes_before_xyz_ptr_null" in names
+def test_positions_are_cut_to_16_bits_and_clamped(misreadings):
+    assert misreadings("", [5, 39_999]) == {"index_in_uint16": [5, 39_999], "index_in_int16": [5, 0]}
+    assert misreadings("skipped", [-3, 65_537, 39_999]) == {
+        "index_in_uint16": [65_533, 1, 39_999],
+        "index_in_int16": [-3, 1, 39_999 - 65_536],
+        "index_clamped": [39_999, 39_999, 39_999],
+    }
+    assert misreadings("-1", [-1, 7])["index_in_int16"] == [-1, 7]
+    assert misreadings("-1", [-1, 7])["index_clamped"] == [39_999, 7]
 
 
 def test_one_process_finishes_an_operator_before_the_next(monkeypatch):
@@ -204,3 +244,30 @@ def test_a_vector_has_no_transpose_and_one_element_no_order():
     assert has_place("transposed", "[N, C]")
     assert not has_place("rows swapped", "[1]")
     assert has_place("off by one", "[1]")
+
+
+def test_what_the_checks_say_of_a_call_is_what_a_run_shows(operators, catalogue):
+    """Mutants are not run: an implementation that forgets a check, run and judged, fails the same cases."""
+    operator = operators["masked_col2im_forward"]
+    drafts = [draft for draft in catalogue.drafts_of(operator.name).values() if draft.expect.check]
+    found = {one.name: one for one in status_mutants(operator, NOTHING)}
+    outcomes = set()
+    for draft in drafts[::4]:
+        case = make_case(draft, operator)
+        check = operator.check(case.expect.check)
+        forgetful = replace(operator, checks=tuple(one for one in operator.checks if one is not check))
+        failed = judged("forgetful", partial(answer_and_write, forgetful), case, operator).outcome.tells_a_mistake
+        assert found[f"forgets_{check.name}"].is_told_by(RefusedCall.of(case, operator)) == failed, case.id
+        outcomes.add(failed)
+    assert outcomes == {True, False}
+
+
+def answer_and_write(operator, call):
+    try:
+        status = operator.early_answer(call)
+    except Exception as error:
+        raise Crashed("it looks at what another check should have refused") from error
+    for output in call.outputs.values() if status is None else ():
+        if output is not None and output.array is not None:
+            output.array[...] = 1
+    return Status.SUCCESS if status is None else status
