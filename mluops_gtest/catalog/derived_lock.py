@@ -26,7 +26,7 @@ from mluops_gtest.core.operator_parts import C_API, EXACT, MUTANTS, REDUCTIONS, 
 
 DERIVED_NAME: Final = "derived.lock"
 # Raised when the same operator gets other cases, so that its lock is derived anew.
-VERSION: Final = 1
+VERSION: Final = 2
 CHECKS, ORDER = "checks", "order"
 STANDARDS: Final = (CHECKS, ORDER)
 _KEYS: Final = ("standard", "base")
