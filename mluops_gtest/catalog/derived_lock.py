@@ -26,7 +26,7 @@ from mluops_gtest.core.operator_parts import C_API, EXACT, MUTANTS, REDUCTIONS, 
 
 DERIVED_NAME: Final = "derived.lock"
 # Raised when the same operator gets other cases, so that its lock is derived anew.
-VERSION: Final = 1
+VERSION: Final = 2
 CHECKS, ORDER = "checks", "order"
 SIZES, DTYPES, PRECISION, NONFINITE = "sizes", "dtypes", "precision", "nonfinite"
 # Their cases differ from the base in values; a file may have several entries of each. With the keys beyond `base`.

@@ -22,7 +22,7 @@ from mluops_gtest.catalog.violation_search import Kinds, Look
 from mluops_gtest.core.call import Choice, Sizes, Space
 from mluops_gtest.core.case import Case, CaseDraft, Expect
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.search.fault_search import Aim, Broken, Coverage, Features, Pairs, Ways, aims_of, broken_by, in_order
+from mluops_gtest.search.fault_search import Aim, Coverage, Features, Pairs, Ways, aims_of, in_order, reached_aims
 
 
 class SizeClass(Value):
@@ -215,7 +215,7 @@ class Draws:
         if draft is None:
             return None
         classes = self._axes.names(point)
-        done = _InjectedFaults((), self.features.of_faults(classes, (), Broken()))
+        done = _InjectedFaults((), self.features.of_faults(classes, (), frozenset()))
 
         def spoil(case: Case) -> Case:
             return self._inject(case, classes, faults, random, done) if faults else case
@@ -261,13 +261,13 @@ class Draws:
         most = (-1, -1)
         for kinds in self._fault_sets(faults, random):
             look = self.ways.look(case, kinds)
-            broken = None if look is None else broken_by(look, self.operator)
-            if look is None or broken is None:
+            aims = None if look is None else reached_aims(look, self.operator)
+            if look is None or aims is None:
                 if look is not None and look.is_defined:
                     # A check fails on it: whoever makes the case is told.
                     return look.case
                 continue
-            pairs = self.features.of_faults(classes, kinds, broken)
+            pairs = self.features.of_faults(classes, kinds, aims)
             new = pairs - self.coverage.seen
             if (gain := (len(new & self._aimed), len(new))) > most:
                 best, most, done.pairs = look, gain, pairs

@@ -9,7 +9,7 @@ Which classes have been drawn together: pairs of them, and of the checks that do
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import combinations, pairwise
 from random import Random
 from typing import Final
@@ -34,20 +34,6 @@ class Shows(Enum):
     WRITTEN = "written"
 
 
-class Broken(Value):
-    """What the ordered checks say of a call: those that do not hold, the first of which answers."""
-
-    checks: tuple[str, ...] = ()
-    # Whoever forgets the first answers otherwise.
-    told: bool = False
-    # The call has an output that can be written.
-    written: bool = False
-
-    def shows(self, what: Shows) -> bool:
-        """The call shows this of the check that answers it."""
-        return bool(self.checks) and (what is Shows.ANSWERED or (self.told if what is Shows.TOLD else self.written))
-
-
 class Aim(Value):
     """A call that `check` answers and that shows this of it; with `later` one that breaks that check as well."""
 
@@ -55,10 +41,8 @@ class Aim(Value):
     shows: Shows = Shows.ANSWERED
     later: str | None = None
 
-    def is_reached_by(self, broken: Broken) -> bool:
-        """A call of which the checks say this reaches the aim."""
-        is_first = broken.checks[:1] == (self.check,) and broken.shows(self.shows)
-        return is_first and (self.later is None or self.later in broken.checks)
+
+Aims = frozenset[Aim]
 
 
 def aims_of(operator: Operator) -> tuple[list[Aim], list[Aim]]:
@@ -81,21 +65,24 @@ def _in_order(pairs: list[tuple[Check, Check]]) -> Iterator[Aim]:
     return (Aim(one.name, later=other.name) for one, other in pairs if one.status != other.status)
 
 
-def broken_by(look: Look, operator: Operator) -> Broken | None:
-    """What the checks say of the call; None for a call that is none, or that a check cannot look at."""
-    if look.answer is None:
-        return Broken() if look.computes and look.is_defined else None
-    if not look.is_defined:
+def reached_aims(look: Look, operator: Operator) -> Aims | None:
+    """All aims that the call reaches; None for a call that is none, or that a check cannot look at."""
+    if not look.is_defined or (look.answer is None and not look.computes):
         return None
-    check = operator.checks[look.answer]
-    case = replace(look.case, expect=replace(look.case.expect, check=check.name))
+    if look.answer is None:
+        return frozenset()
+    name = operator.checks[look.answer].name
+    case = replace(look.case, expect=replace(look.case.expect, check=name))
     call = RefusedCall("", look.holds, look.answer, can_be_written(case))
-    later = (operator.checks[place].name for place in call.broken_later)
-    return Broken((check.name, *later), is_told_if_forgotten(operator, call), call.can_be_written)
+    told = [Aim(name, Shows.TOLD)] if is_told_if_forgotten(operator, call) else []
+    written = [Aim(name, Shows.WRITTEN)] if call.can_be_written else []
+    later = (Aim(name, later=operator.checks[place].name) for place in call.broken_later)
+    return frozenset((Aim(name), *told, *written, *later))
 
 
 # From so many calls that break a check others are looked for that show more of it: a fuzz run begins at once.
 _STARTS: Final = 16
+_NRAM_BYTES: Final = (0, 16, 256, 4096)
 # Of the later checks of two so many are broken as if they were the first.
 _CLEAN: Final = 0.7
 
@@ -116,8 +103,9 @@ class Ways:
 
     @cached_property
     def kinds(self) -> tuple[Kind, ...]:
-        """Every kind of change, also those that leave a call just valid."""
-        return tuple(kind for kinds in self.search.kinds.values() for kind in kinds)
+        """Every kind of change, also those that leave a call valid; of on-chip memory kernels may take little."""
+        memory = (Kind("nram", str(size), "device", partial(_with_nram, size=size)) for size in _NRAM_BYTES)
+        return (*(kind for kinds in self.search.kinds.values() for kind in kinds), *memory)
 
     @cached_property
     def _by_target(self) -> Sequence[Sequence[Kind]]:
@@ -149,17 +137,20 @@ class Ways:
         return None if changed is None else self.search.look_once(case.id, kinds, changed)
 
     def _to(self, check: str, shows: Shows) -> Sequence[Look]:
-        place = self._places[check]
+        place, aim = self._places[check], Aim(check, shows)
         answered = self.search.least_of(place).answered
-        found = [look for look in answered if self._is_shown(look, shows)]
+        found = [look for look in answered if self._is_reached(aim, look)]
         if found or shows is not Shows.WRITTEN:
             return found
         more = self.search.with_one_more(answered[:_STARTS])
-        return [look for look in more if look.answer == place and self._is_shown(look, shows)]
+        return [look for look in more if look.answer == place and self._is_reached(aim, look)]
 
-    def _is_shown(self, look: Look, shows: Shows) -> bool:
-        broken = broken_by(look, self._operator)
-        return broken is not None and broken.shows(shows)
+    def _is_reached(self, aim: Aim, look: Look) -> bool:
+        return aim in (reached_aims(look, self._operator) or ())
+
+
+def _with_nram(case: Case, size: int) -> Case:
+    return replace(case, expect=replace(case.expect, nram_bytes=size))
 
 
 def in_order(kinds: Kinds, random: Random) -> Kinds:
@@ -177,10 +168,6 @@ _FAULT, _CHECK = "fault", "check"
 SOUND = "none"
 
 
-def _feature(check: str, shows: Shows) -> tuple[str, str]:
-    return shows.value, check
-
-
 class Features:
     """Everything that a draw may have: a class of each axis, a category of change, the checks that they break.
 
@@ -190,45 +177,33 @@ class Features:
     def __init__(self, axes: Mapping[str, Sequence[str]], checks: Sequence[str]) -> None:
         """`axes` gives the names of the classes of each."""
         columns = {**axes, _FAULT: (SOUND, *CATEGORIES)}
-        shown = tuple(_feature(name, shows) for name in checks for shows in Shows)
+        shown = tuple((shows, name) for name in checks for shows in Shows)
         features = [(axis, name) for axis, names in columns.items() for name in names]
         alone = (*((_CHECK, name) for name in checks), *shown)
         self.count = len(features) + len(alone)
-        self._places = {feature: place for place, feature in enumerate((*features, *alone))}
+        self._places: dict[tuple[object, str], int] = {
+            feature: place for place, feature in enumerate((*features, *alone))
+        }
         pairs = sum(len(one) * len(other) for one, other in itertools.combinations(columns.values(), 2))
-        self.total = pairs + len(checks) * (len(checks) + 1) // 2 + len(shown)
+        self.total = pairs + len(checks) * (len(checks) - 1) // 2 + len(shown)
 
     def of_classes(self, classes: Mapping[str, str]) -> Pairs:
         """The pairs that a draw of these classes covers, whatever is wrong with it."""
         count = self.count
         return frozenset([low * count + high for low, high in itertools.combinations(self._axes(classes), 2)])
 
-    def of_faults(self, classes: Mapping[str, str], kinds: Kinds, broken: Broken) -> Pairs:
-        """What such a draw covers beside that with these changes, which break these checks."""
+    def of_faults(self, classes: Mapping[str, str], kinds: Kinds, aims: Aims) -> Pairs:
+        """What such a draw covers beside that with these changes, which reach these aims."""
         wrong = [self._places[_FAULT, category] for category in {kind.category for kind in kinds} or {SOUND}]
         count = self.count
-        pairs = frozenset([place * count + fault for place in self._axes(classes) for fault in wrong])
-        return pairs | self.of_checks(broken)
-
-    def of_checks(self, broken: Broken) -> Pairs:
-        """The checks that do not hold, in order: the first meets the others, or itself if alone."""
-        return frozenset(self._of_answer(broken))
+        pairs = (place * count + fault for place in self._axes(classes) for fault in wrong)
+        return frozenset((*pairs, *map(self.of_aim, aims)))
 
     def of_aim(self, aim: Aim) -> int:
         """The pair that a draw covers which reaches the aim."""
         if aim.later is not None:
             return self._places[_CHECK, aim.check] * self.count + self._places[_CHECK, aim.later]
-        return self._places[_feature(aim.check, aim.shows)] * (self.count + 1)
-
-    def _of_answer(self, broken: Broken) -> Iterable[int]:
-        if not broken.checks:
-            return
-        first, *others = broken.checks
-        for other in others or (first,):
-            yield self._places[_CHECK, first] * self.count + self._places[_CHECK, other]
-        for shows in Shows:
-            if broken.shows(shows):
-                yield self.of_aim(Aim(first, shows))
+        return self._places[aim.shows, aim.check] * (self.count + 1)
 
     def _axes(self, classes: Mapping[str, str]) -> list[int]:
         return [self._places[feature] for feature in classes.items()]

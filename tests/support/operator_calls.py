@@ -16,7 +16,7 @@ from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator_parts import EXACT
 from mluops_gtest.judging.arbitration import error, rounded, stored_number
 from mluops_gtest.search.draws import Draws
-from mluops_gtest.search.fault_search import Aim, Broken, broken_by
+from mluops_gtest.search.fault_search import Aim, Aims, reached_aims
 from tests.conftest import ROOT
 
 OPERATORS = load_operators(ROOT)
@@ -129,22 +129,23 @@ class FaultyCalls:
             kinds = self._ways.together(aim, self._random)
             if kinds is None:
                 return None
-            for case, broken in self._apply(kinds):
-                if aim.is_reached_by(broken):
+            for case, aims in self._apply(kinds):
+                if aim in aims:
                     return self._with_answer(case)
         return None
 
     def broken_by_one_fault(self) -> set[str]:
         """The checks that do not hold, first or not, in a call with one fault."""
-        return {check for kind in self._ways.kinds for _, broken in self._apply((kind,)) for check in broken.checks}
+        reached = {aim for kind in self._ways.kinds for _, aims in self._apply((kind,)) for aim in aims}
+        return {aim.later or aim.check for aim in reached}
 
-    def _apply(self, kinds: Kinds) -> Iterator[tuple[Case, Broken]]:
+    def _apply(self, kinds: Kinds) -> Iterator[tuple[Case, Aims]]:
         for valid in self._ways.search.bases.values():
             look = self._ways.look(valid, kinds)
-            broken = None if look is None else broken_by(look, self._operator)
-            if look is not None and broken is not None:
-                self.answering.update(broken.checks[:1])
-                yield look.case, broken
+            aims = None if look is None else reached_aims(look, self._operator)
+            if look is not None and aims is not None:
+                self.answering.update(aim.check for aim in aims)
+                yield look.case, aims
 
     def _with_answer(self, case: Case) -> Case:
         call = bind_values(case, self._operator)

@@ -295,7 +295,7 @@ def test_the_lock_keeps_every_case(pick, tmp_path):
 )  # fmt: skip
 def test_a_broken_lock_is_refused(tmp_path, line, words):
     path = tmp_path / "derived.lock"
-    path.write_text('{"version":1,"source":"abc"}\n' + line + "\n")
+    path.write_text('{"version":2,"source":"abc"}\n' + line + "\n")
     with pytest.raises(ContentError, match=words) as caught:
         read_derived(path)
     assert f"{path}:2" in str(caught.value)
