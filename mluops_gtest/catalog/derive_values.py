@@ -46,7 +46,10 @@ def derive_values(
     if not cases and not unseen:
         raise _refusal(standard, f"nothing differs from {', '.join(standard.bases)}; remove the entry")
     if standard.name == SIZES:
-        unseen += [_without(cases, name, standard) for name in _beyond_budget(nbytes, standard)]
+        budget = str(standard.options.get("budget", _BUDGET))
+        for name in _beyond_budget(nbytes, budget, standard):
+            del cases[name]
+            unseen.append(Unseen(name, "", "left out", f"beyond the budget of {budget}"))
     return list(cases.values()), unseen
 
 
@@ -82,9 +85,8 @@ def _make(operator: Operator, base: CaseDraft, case: DerivedCase) -> tuple[Deriv
     return f"the recipe refuses it: {causes[0]}" if isinstance(causes[0], ValueError) else "it is no valid call"
 
 
-def _beyond_budget(nbytes: Mapping[str, int], standard: Standard) -> Iterator[str]:
+def _beyond_budget(nbytes: Mapping[str, int], budget: str, standard: Standard) -> Iterator[str]:
     """The names of cases that are too much, the largest first to go."""
-    budget = str(standard.options.get("budget", _BUDGET))
     words = re.fullmatch(r"(\d+) KB", budget)
     if words is None:
         raise _refusal(standard, f"budget must be like {_BUDGET}, not {repr_short(budget)}")
@@ -93,11 +95,6 @@ def _beyond_budget(nbytes: Mapping[str, int], standard: Standard) -> Iterator[st
         room -= nbytes[name]
         if room < 0:
             yield name
-
-
-def _without(cases: dict[str, DerivedCase], name: str, standard: Standard) -> Unseen:
-    del cases[name]
-    return Unseen(name, "", "left out", f"beyond the budget of {standard.options.get('budget', _BUDGET)}")
 
 
 def _along_axes(operator: Operator, base: CaseDraft, standard: Standard) -> Iterator[DerivedCase]:
