@@ -3,7 +3,7 @@
 Where a mistake would read outside a buffer it is kept inside: it must be caught by its values.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -54,11 +54,13 @@ def wrong_pairs(rows_in: str, rows_out: str) -> tuple[WrongPairs, ...]:
         met[len(met) // 2] = most, most
         return met
 
-    of_both = (
-        WrongPairs("stride_of_outputs", "finds pairs as many entries apart as there are output rows", by_outputs),
-        WrongPairs("middle_of_all", "takes all rows for the middle offset, sub_m or not", all_in_the_middle),
-    )
-    return tuple(one._replace(rows=kept_inside(one.rows)) for one in (*_WRONG, *of_both))
+    all_wrong = {
+        **_WRONG,
+        "stride_of_outputs: finds pairs as many entries apart as there are output rows": by_outputs,
+        "middle_of_all: takes all rows for the middle offset, sub_m or not": all_in_the_middle,
+    }
+    named = ((words.partition(": "), wrong) for words, wrong in all_wrong.items())
+    return tuple(WrongPairs(name, message, kept_inside(wrong)) for (name, _, message), wrong in named)
 
 
 # Which row of the table is which.
@@ -188,52 +190,40 @@ def _repeated(met: list[Rows], middle: int) -> None:
         met[-1 - k] = met[k]
 
 
-_WRONG: Final = (
-    WrongPairs("rows_exchanged", "takes row 0 of a pair for the output", _each(lambda first, second: (second, first))),
-    WrongPairs(
-        "inputs_twice", "takes the input row of a pair for the output row, too", _each(lambda one, _: (one, one))
+_WRONG: Final[Mapping[str, Callable[[OpCall], list[Rows]]]] = {
+    "rows_exchanged: takes row 0 of a pair for the output": _each(lambda first, second: (second, first)),
+    "inputs_twice: takes the input row of a pair for the output row, too": _each(lambda one, _: (one, one)),
+    "outputs_twice: takes the output row of a pair for the input row, too": _each(lambda _, one: (one, one)),
+    "positions: takes row l instead of the input row that pair l names": _each(_by_position),
+    "sorted_apart: sorts input rows and output rows each for themselves": (
+        _each(lambda first, second: (np.sort(first), np.sort(second)))
     ),
-    WrongPairs(
-        "outputs_twice", "takes the output row of a pair for the input row, too", _each(lambda _, one: (one, one))
+    "byte_rows: keeps row numbers in 8 bits": _each(_narrow(np.uint8)),
+    "stride_of_counts: finds pairs indice_num[k] entries apart": lambda call: _by_stride(call, int),
+    "tail_read: reads all L pairs, whatever indice_num says": _of_counts(lambda _, most: most),
+    "tail_is_row_0: reads all L pairs and takes −1 for row 0": _tail_is_row_0,
+    "until_minus_one: ends an offset at −1 instead of indice_num": _until_minus_one,
+    "first_count: takes indice_num[0] for every offset": _count_of_offset_0,
+    "one_pair_more: reads one pair behind the last": _of_counts(lambda count, _: count + 1),
+    "whole_vectors: reads pairs up to a multiple of 8": _of_counts(lambda count, _: -(-count // _VECTOR) * _VECTOR),
+    "byte_counts: keeps indice_num in 7 bits and a sign": (
+        _of_counts(lambda count, _: max(int(np.array(count).astype(np.int8)), 0))
     ),
-    WrongPairs("positions", "takes row l instead of the input row that pair l names", _each(_by_position)),
-    WrongPairs(
-        "sorted_apart",
-        "sorts input rows and output rows each for themselves",
-        _each(lambda *both: (np.sort(both[0]), np.sort(both[1]))),
-    ),
-    WrongPairs("byte_rows", "keeps row numbers in 8 bits", _each(_narrow(np.uint8))),
-    WrongPairs("stride_of_counts", "finds pairs indice_num[k] entries apart", lambda call: _by_stride(call, int)),
-    WrongPairs("tail_read", "reads all L pairs, whatever indice_num says", _of_counts(lambda _, most: most)),
-    WrongPairs("tail_is_row_0", "reads all L pairs and takes −1 for row 0", _tail_is_row_0),
-    WrongPairs("until_minus_one", "ends an offset at −1 instead of indice_num", _until_minus_one),
-    WrongPairs("first_count", "takes indice_num[0] for every offset", _count_of_offset_0),
-    WrongPairs("one_pair_more", "reads one pair behind the last", _of_counts(lambda count, _: count + 1)),
-    WrongPairs(
-        "whole_vectors",
-        "reads pairs up to a multiple of 8",
-        _of_counts(lambda count, _: -(-count // _VECTOR) * _VECTOR),
-    ),
-    WrongPairs(
-        "byte_counts",
-        "keeps indice_num in 7 bits and a sign",
-        _of_counts(lambda count, _: max(int(np.array(count).astype(np.int8)), 0)),
-    ),
-    WrongPairs("one_pair", "takes one pair of every offset", _of_counts(lambda count, _: min(count, 1))),
-    WrongPairs("first_pair", "begins behind the first pair", _each(lambda first, second: (first[1:], second[1:]))),
-    WrongPairs("last_pair", "stops before the last pair", _of_counts(lambda count, _: max(count - 1, 0))),
-    *(
-        WrongPairs(f"pair_tail_{tile}", f"drops the pairs behind a multiple of {tile}", _of_counts(_whole_tiles(tile)))
+    "one_pair: takes one pair of every offset": _of_counts(lambda count, _: min(count, 1)),
+    "first_pair: begins behind the first pair": _each(lambda first, second: (first[1:], second[1:])),
+    "last_pair: stops before the last pair": _of_counts(lambda count, _: max(count - 1, 0)),
+    **{
+        f"pair_tail_{tile}: drops the pairs behind a multiple of {tile}": _of_counts(_whole_tiles(tile))
         for tile in _TILES
-    ),
-    WrongPairs("pairs_of_last_thread", "loses the pairs of the last of 4 threads", _of_counts(_without_last_thread)),
-    WrongPairs("stops_at_empty", "ends at the first offset without pairs", _until_an_empty_offset),
-    WrongPairs("skips_empty", "skips an offset without pairs together with its place", _shifted_by_empty_offsets),
-    WrongPairs("first_offset", "begins behind the first offset", _without_offset(0)),
-    WrongPairs("last_offset", "stops before the last offset", _without_offset(-1)),
-    WrongPairs("pairs_of_next", "takes the pairs of the next offset", _of_next),
-    WrongPairs("centre_skipped", "leaves out the middle offset with sub_m", _with_sub_m(_centre_skipped)),
-    WrongPairs("centre_doubled", "takes the middle offset twice with sub_m", _with_sub_m(_centre_doubled)),
-    WrongPairs("pairs_by_symmetry", "exchanges k's pairs for K − 1 − k with sub_m", _with_sub_m(_mirrored)),
-    WrongPairs("pairs_repeated", "takes k's pairs for K − 1 − k with sub_m, not exchanged", _with_sub_m(_repeated)),
-)
+    },
+    "pairs_of_last_thread: loses the pairs of the last of 4 threads": _of_counts(_without_last_thread),
+    "stops_at_empty: ends at the first offset without pairs": _until_an_empty_offset,
+    "skips_empty: skips an offset without pairs together with its place": _shifted_by_empty_offsets,
+    "first_offset: begins behind the first offset": _without_offset(0),
+    "last_offset: stops before the last offset": _without_offset(-1),
+    "pairs_of_next: takes the pairs of the next offset": _of_next,
+    "centre_skipped: leaves out the middle offset with sub_m": _with_sub_m(_centre_skipped),
+    "centre_doubled: takes the middle offset twice with sub_m": _with_sub_m(_centre_doubled),
+    "pairs_by_symmetry: exchanges k's pairs for K − 1 − k with sub_m": _with_sub_m(_mirrored),
+    "pairs_repeated: takes k's pairs for K − 1 − k with sub_m, not exchanged": _with_sub_m(_repeated),
+}

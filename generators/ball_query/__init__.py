@@ -4,7 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -44,12 +44,11 @@ from .._shared.points import (
 # Devices up to this one address the cloud with 32 bits: §3.7's 2^31 elements hold on newer ones alone.
 _LAST_NARROW_ARCH = 370
 _NARROW_LIMIT = 536895361
-_LIMIT = 1 << 31
 
 
 def _cloud_fits(call: OpCall) -> bool:
-    narrow = call.handle is not None and call.handle.arch <= _LAST_NARROW_ARCH
-    return call.tensor("xyz").desc.count < (_NARROW_LIMIT if narrow else _LIMIT)
+    is_narrow = call.handle is not None and call.handle.arch <= _LAST_NARROW_ARCH
+    return call.tensor("xyz").desc.count < (_NARROW_LIMIT if is_narrow else 1 << 31)
 
 
 # The released library's order: §3.7's conditions, the parameters before everything else.
@@ -124,7 +123,8 @@ def _undecided(call: OpCall) -> str | None:
 def _doubts(squared: Array, dtype: DType, bounds: list[float]) -> dict[str, Array]:
     """Where a squared distance is too close to what decides."""
     limits = np.finfo(dtype.storage)
-    least, largest, error = float(limits.tiny), float(limits.max), _ROUNDINGS * _ROUNDOFF[dtype]
+    least, error = float(limits.tiny), _ROUNDINGS * _ROUNDOFF[dtype]
+    safe = float(limits.max) * (1 - error)
     near = np.zeros(squared.shape, bool)
     with np.errstate(invalid="ignore"):
         for bound in bounds:
@@ -135,9 +135,7 @@ def _doubts(squared: Array, dtype: DType, bounds: list[float]) -> dict[str, Arra
             # An infinite distance comes from an infinite coordinate, and is outside whatever rounds.
             "rounding decides on which side of the sphere a point is": near & np.isfinite(squared),
             "two points are so near that their distance may become 0": (squared > 0) & (squared < 3 * least),
-            "a squared distance below the bound may become infinite": (
-                (squared > largest * (1 - error)) & (squared < bounds[1])
-            ),
+            "a squared distance below the bound may become infinite": (squared > safe) & (squared < bounds[1]),
         }
 
 
@@ -225,14 +223,6 @@ def theory(call: OpCall) -> Theory:
 # Mistakes that kernels make about the shell, about which points are listed, and about batches.
 
 
-def _of_shell(shell: Shell) -> Suspect:
-    return lambda call: _rows(call, shell)
-
-
-def _of_list(listed: Callable[[Array, Array, int], Array]) -> Suspect:
-    return lambda call: _rows(call, listed=listed)
-
-
 def _filled_with_0(inside: Array, squared: Array, nsample: int) -> Array:
     is_listed = np.arange(nsample) < inside.sum(axis=1)[:, None]
     return np.where(is_listed, first_inside(inside, squared, nsample), 0)
@@ -255,15 +245,19 @@ def _through_batches(call: OpCall) -> Mapping[str, Array]:
     return {"idx": np.where(empty_rows(call)[..., None], idx, idx + first[:, None, None])}
 
 
-SUSPECTS = {
-    "points on the outer sphere are inside": _of_shell(lambda d, low, high: in_shell(d, low, high) | (d == high)),
-    "points on the inner sphere are outside": _of_shell(lambda d, low, high: (d == 0) | ((d > low) & (d < high))),
-    "a point at the centre counts only where the shell holds it": _of_shell(
-        lambda d, low, high: (d >= low) & (d < high)
+SUSPECTS: Mapping[str, Suspect] = {
+    "points on the outer sphere are inside": partial(
+        _rows, shell=lambda d, low, high: in_shell(d, low, high) | (d == high)
     ),
-    "min_radius is ignored": _of_shell(lambda d, _, high: in_shell(d, np.float32(0), high)),
-    "rows are filled up with 0": _of_list(_filled_with_0),
-    "the nearest points are taken, not the first": _of_list(_nearest_first),
+    "points on the inner sphere are outside": partial(
+        _rows, shell=lambda d, low, high: (d == 0) | ((d > low) & (d < high))
+    ),
+    "a point at the centre counts only where the shell holds it": partial(
+        _rows, shell=lambda d, low, high: (d >= low) & (d < high)
+    ),
+    "min_radius is ignored": partial(_rows, shell=lambda d, _, high: in_shell(d, np.float32(0), high)),
+    "rows are filled up with 0": partial(_rows, listed=_filled_with_0),
+    "the nearest points are taken, not the first": partial(_rows, listed=_nearest_first),
     "indices count through all batches": _through_batches,
     "every batch searches the points of batch 0": misread(reference, first_batch, "xyz"),
     "every batch has the centres of batch 0": misread(reference, first_batch, "new_xyz"),
@@ -274,10 +268,10 @@ SUSPECTS = {
     "z is ignored": misread(reference, without_axis(2), "xyz", "new_xyz"),
     "the first point is missing": misread(reference, without_point(0), "xyz"),
     "the last point is missing": misread(reference, without_point(-1), "xyz"),
-    "points are listed from the last one on": _of_list(_from_the_last),
+    "points are listed from the last one on": partial(_rows, listed=_from_the_last),
     "indices count within a tile of 64": lambda call: {"idx": _rows(call)["idx"] % 64},
-    "points at the centre are outside": _of_shell(lambda d, low, high: (d > 0) & (d >= low) & (d < high)),
-    "max_radius is ignored": _of_shell(lambda d, low, _: in_shell(d, low, np.float32(np.inf))),
+    "points at the centre are outside": partial(_rows, shell=lambda d, low, high: (d > 0) & (d >= low) & (d < high)),
+    "max_radius is ignored": partial(_rows, shell=lambda d, low, _: in_shell(d, low, np.float32(np.inf))),
 }
 
 

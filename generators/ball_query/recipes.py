@@ -40,10 +40,8 @@ def objects(
     cloud = surfaces(shared, batches, sampled_from or points, _REACH)
     if sampled_from:
         cloud = farthest_sample(cloud, points)
-    exponent = _FINE
-    if dtype is DType.HALF:
-        exponent = _COARSE
-        cloud = np.rint(cloud / 2.0 ** (_COARSE - _FINE)).astype(np.int64)
+    exponent = _COARSE if dtype is DType.HALF else _FINE
+    cloud = np.rint(cloud / 2.0 ** (exponent - _FINE)).astype(np.int64)
     return _on_lattice(_complete(params), dtype, farthest_sample(cloud, centres), cloud, exponent)
 
 
