@@ -19,17 +19,6 @@ _FIRST_NUMBER = 400_000_000
 _NUMBERS = 100_000_000
 
 
-def _operator_files(name: str) -> dict[Path, str]:
-    """Returns the files of a new operator, relative to its root."""
-    folder = files("mluops_gtest.cli").joinpath("templates", "operator", "generator")
-    parts = sorted(part.name.removesuffix(_SUFFIX) for part in folder.iterdir())
-    return {
-        **{Path("generators", name, part): _fill_template(f"operator/generator/{part}", name) for part in parts},
-        Path("cases", f"{name}.yaml"): _fill_template("operator/cases.yaml", name),
-        Path("tests", f"test_{name}.py"): _fill_template("operator/test.py", name),
-    }
-
-
 def _fill_template(template: str, name: str) -> str:
     text = files("mluops_gtest.cli").joinpath("templates").joinpath(f"{template}{_SUFFIX}").read_text(encoding="utf-8")
     # Derived from the name, so that two authors who never met are unlikely to pick the same.
@@ -84,8 +73,11 @@ def new_backend(name: str, force: bool) -> None:
 def new_operator(name: str, root: Path) -> None:
     """Write a small, complete operator NAME: folder, cases and tests, ready to run and to change."""
     _refuse_name(name, "an operator", "row_sum")
-    texts = {root / path: text for path, text in _operator_files(name).items()}
-    there = [path for path in (root / "generators" / name, root / "generators" / f"{name}.py", *texts) if path.exists()]
+    texts = {
+        root / "generators" / f"{name}.py": _fill_template("operator/generator.py", name),
+        root / "cases" / f"{name}.yaml": _fill_template("operator/cases.yaml", name),
+    }
+    there = [path for path in (root / "generators" / name, *texts) if path.exists()]
     if there:
         raise UsageError(f"{there[0]} exists already; take another name or another --root, or remove it first.")
     for path, text in texts.items():
@@ -96,8 +88,7 @@ def new_operator(name: str, root: Path) -> None:
   mluops-test generate --op {name} --root {root}
   mluops-test run --op {name} --root {root}
   mluops-test audit operators --op {name} --root {root}
-  python -m pytest {root / "tests" / f"test_{name}.py"}
-Then make it yours, one file after the other, and run these again."""
+Then make it yours, and run these again after every step: docs/how-to/add-an-operator.md."""
     )
 
 
