@@ -1,11 +1,13 @@
 """`mluops-test new operator`: the file that it writes works at once, through every door, in any root."""
 
+import re
 import shlex
 import shutil
 import sys
 
 import pytest
 
+from mluops_gtest.core.operator_parts import C_API
 from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT, replace_in
 from tests.support.native import compile_library, needs_gcc
@@ -141,3 +143,57 @@ def test_what_fuzzing_draws_follows_from_the_axes(cli, row_sum_root, spoilt_root
 def test_a_case_becomes_smaller_along_the_axes(cli, spoilt_root):
     words = ("minimise", f"{NAME}/network_twin_float", "--backend", "numpy", "--root", spoilt_root(*LOST))
     cli(*words).expect_output(0, "rows 160 → 2, channels 3 → 1, segments 20 → 1")
+
+
+PROTOTYPE = """mluOpStatus_t mluOpLookUp(mluOpHandle_t handle,
+    const mluOpTensorDescriptor_t table_desc, const void *table, const mluOpTensorDescriptor_t places_desc,
+    const void *places, const int pad[], mluOpMode_t mode, void *workspace, size_t workspace_size,
+    const mluOpTensorDescriptor_t output_desc, void *output);"""
+
+
+def test_what_a_prototype_leaves_open_is_marked_and_listed(cli, tmp_path):
+    words = ("new", "operator", "look_up", "--prototype", PROTOTYPE)
+    cli(*words).expect_output(0, "generators/look_up.py", "cases/look_up.yaml", "FILL IN")
+    text = (tmp_path / "cwd" / "generators" / "look_up.py").read_text()
+    assert 'TensorSpec("places", "[FILL_IN]"' in text
+    assert text.count("FILL IN") > 8
+    listed = cli("audit", "operators", "--root", ".").expect_code(1)
+    for rule in ("families", "sizes_live", "checks_asked", "bounds_declared", "mutants_caught"):
+        assert f"look_up: {rule}: " in listed.out
+
+
+def c_functions(header):
+    """Name → prototype without white space."""
+    return {match[1]: re.sub(r"\s", "", match[0]) for match in re.finditer(r"mluOpStatus_t (\w+)\([^)]*\);", header)}
+
+
+def test_declarations_made_from_a_header_print_the_prototypes_that_they_were_made_from(cli, operators, tmp_path):
+    header = cli("ops", "--c").expect_code(0).out
+    (tmp_path / "api.h").write_text(header)
+    known, tried = c_functions(header), 0
+    for name, operator in operators.items():
+        function = operators.part(name, C_API)[0].function.name
+        # A descriptor that carries parameters has no place in what is written.
+        if operator.params_descriptor is None:
+            cli("new", "operator", name, "--header", tmp_path / "api.h", "--function", function).expect_code(0)
+            printed = c_functions(cli("ops", name, "--c", "--root", ".").expect_code(0).out)
+            assert printed[function] == known[function]
+            assert printed.items() <= known.items()
+            tried += 1
+    assert tried >= 10
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--header", "api.h"], "Say --prototype 'mluOpStatus_t mluOpAbs(…)', or --header FILE with --function"),
+        (["--function", "mluOpX"], "Say --prototype"),
+        (["--prototype", "int f(int)"], "--prototype, line 1: f: the argument 'int' cannot be read"),
+        (["--header", "api.h", "--function", "mluOpY"], "api.h declares no function 'mluOpY', but mluOpX"),
+        (["--header", "none.h", "--function", "mluOpY"], "none.h"),
+    ],
+)
+def test_a_prototype_that_cannot_be_read_writes_nothing(cli, tmp_path, options, words):
+    (tmp_path / "cwd" / "api.h").write_text("int mluOpX(int a);")
+    cli("new", "operator", NAME, *options).expect_error(2, words)
+    assert [path.name for path in (tmp_path / "cwd").iterdir()] == ["api.h"]
