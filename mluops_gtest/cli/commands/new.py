@@ -94,8 +94,8 @@ def new_operator(name: str, root: Path, prototype: str | None, header: Path | No
         raise UsageError("Say --prototype 'mluOpStatus_t mluOpAbs(…)', or --header FILE with --function mluOpAbs.")
     kind, facts = "generator", dict[str, str]()
     if prototype is not None or header is not None:
-        text, where = (prototype, "--prototype") if header is None else (header.read_text("utf-8"), str(header))
-        kind, facts = "prototype", read_operator(text or "", where, function or "")
+        text = (prototype or "") if header is None else header.read_bytes().decode(errors="replace")
+        kind, facts = "prototype", read_operator(text, "--prototype" if header is None else str(header), function or "")
     texts = {
         root / "generators" / f"{name}.py": _fill_template(f"operator/{kind}.py", name, facts),
         root / "cases" / f"{name}.yaml": _fill_template(f"operator/{kind}.yaml", name),
@@ -107,12 +107,8 @@ def new_operator(name: str, root: Path, prototype: str | None, header: Path | No
         replace_text(path, text)
         echo(str(path))
     echo("Next, where it says FILL IN:" if facts else "Next:")
-    for words in (
-        ("ops {}", "audit operators --op {}")
-        if facts
-        else ("generate --op {}", "run --op {}", "audit operators --op {}")
-    ):
-        echo(f"  mluops-test {words.format(name)} --root {root}")
+    for words in ("ops", "audit operators --op") if facts else ("generate --op", "run --op", "audit operators --op"):
+        echo(f"  mluops-test {words} {name} --root {root}")
     echo("Then make it yours, and run these again after every step: docs/how-to/add-an-operator.md.")
 
 
