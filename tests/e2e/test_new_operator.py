@@ -12,6 +12,7 @@ from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT, replace_in
 from tests.support.native import compile_library, needs_gcc
 from tests.support.torch_needed import needs_torch
+from tests.support.toy_root import write_toy_root
 
 NAME = "row_sum"
 EXAMPLE = ROOT / "examples" / "c_backend"
@@ -143,6 +144,19 @@ def test_what_fuzzing_draws_follows_from_the_axes(cli, row_sum_root, spoilt_root
 def test_a_case_becomes_smaller_along_the_axes(cli, spoilt_root):
     words = ("minimise", f"{NAME}/network_twin_float", "--backend", "numpy", "--root", spoilt_root(*LOST))
     cli(*words).expect_output(0, "rows 160 → 2, channels 3 → 1, segments 20 → 1")
+
+
+def test_a_float_parameter_is_what_a_case_file_holds_of_it(cli, run, tmp_path):
+    """1.7 is no float of 32 bits: the stored case, its line in the lock and the call have the same neighbour of it."""
+    root = write_toy_root(tmp_path / "toy")
+    generator = root / "generators" / "scale_by.py"
+    replace_in(generator, 'ParamField("factor", 1, default=2)', 'ParamField("factor", 1, "float", default=2.0)')
+    cases = root / "cases" / "scale_by.yaml"
+    replace_in(cases, "  change: {x: {dims: [2, 2]}}", "  change: {x: {dims: [2, 2]}, params: {factor: 0.1}}")
+    replace_in(cases, "  each: {n", "  params: {factor: 1.7}\n  each: {n")
+    cli("generate", "--all", "--root", root).expect_code(0)
+    result = run("--all", "--root", root).expect_code(0)
+    assert set(result.report["summary"]) == {"passed"}
 
 
 PROTOTYPE = """mluOpStatus_t mluOpLookUp(mluOpHandle_t handle,
