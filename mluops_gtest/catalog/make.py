@@ -203,7 +203,7 @@ def _make_declared(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
     made = call_recipe(draft, operator, draw)
     case = _draw(draft, operator, made)
     if draft.changes or draft.changed_params:
-        case = changed(case, draft.changes, draft.changed_params)
+        case = changed(case, draft.changes, _rounded_params(draft.changed_params, operator))
     tensor = unchecked_layout(case, operator)
     if tensor is not None:
         _refuse_open(draft, f"no check looks at the layout of {tensor}, which is not its own", "undefined")
@@ -238,7 +238,7 @@ def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
         operator=operator.name,
         inputs=inputs,
         outputs=(),
-        params=plain_params(made.params),
+        params=_rounded_params(plain_params(made.params), operator),
         criteria=(),
         expect=draft.expect,
         tags=draft.tags,
@@ -273,6 +273,16 @@ def _output(spec: OutputSpec, dims: tuple[int, ...], dtype: str) -> Tensor:
     wanted = DType.named(dtype)
     chosen = wanted if wanted in spec.dtypes else spec.dtypes[0]
     return Tensor(spec.id, TensorDesc(chosen, spec.own_layouts[0], tuple(dims)))
+
+
+def _rounded_params(params: Params, operator: Operator) -> Params:
+    """Floats as the 32 bits that case files and C functions have of them."""
+    single = {field.name for field in operator.param_fields if field.type == "float"}
+    return {name: _rounded(value) if name in single else value for name, value in params.items()}
+
+
+def _rounded(value: Any) -> Any:
+    return tuple(map(_rounded, value)) if isinstance(value, (tuple, list)) else float(np.float32(value))
 
 
 def changed(case: Case, changes: Mapping[str, Change], params: Params) -> Case:

@@ -255,12 +255,13 @@ def _of_check(subject: Subject, check: Check, message: str, remedy: str, *, is_n
 def families(subject: Subject) -> Problems:
     """The operator has network scales, and precision cases for every float type that it writes."""
     if not any(subject.tagged("network")):
-        yield _missing(subject, "no case is tagged network", "Declare the sizes that real networks use.")
+        remedy = "Add a case with `tags: [network]` and the sizes of a real network."
+        yield _missing(subject, "no case is tagged network", remedy)
     written = {dtype for spec in subject.operator.outputs for dtype in spec.dtypes if dtype.is_float}
     covered = {draft.dtype for draft in subject.tagged("precision")}
     for dtype in sorted(written, key=lambda one: one.value):
         if dtype.value not in covered:
-            remedy = "Declare one with full-precision values: cancellation, wide exponents."
+            remedy = f"Add a case with `tags: [precision]`, `dtypes: [{dtype.value}]` and full mantissas that cancel."
             yield _missing(subject, f"no case of dtype {dtype.value} is tagged precision", remedy)
 
 

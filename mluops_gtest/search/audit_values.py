@@ -36,9 +36,7 @@ def sizes_live(subject: Subject) -> Problems:
     used = {name for draft in declared for name in draft.sizes}
     if not subject.operator.sizes:
         message = "no size is declared, so nothing shows that the ends of any axis count"
-        remedy = (
-            'Give the operator `sizes={"rows": SizedAxis(TENSOR, AXIS)}`, and cases of that size `sizes: {rows: N}`.'
-        )
+        remedy = 'Say `axes={"rows": axis("N", of=TENSOR)}` in OPERATOR, and `sizes: {rows: 65}` in cases of that size.'
         yield Problem(str(subject.generator), message, remedy)
     for name in subject.operator.sizes:
         if name not in used:
@@ -101,7 +99,7 @@ def _without(
 
 
 _REMEDY: Final = (
-    "Let `bound` say how far any order of operations may be off; Bound.copied(…) where nothing is computed."
+    "Say `bound=` in OPERATOR: how far any order of operations may be off; Bound.copied(…) where nothing is computed."
 )
 
 
@@ -162,8 +160,8 @@ def mutants_caught(subject: Subject) -> Problems:
     """The stored cases catch every wrong implementation, and so do the same cases with other values."""
     if not subject.mutants:
         message = "there is no wrong implementation that the cases must catch"
-        remedy = "Write mutants.py with MUTANTS: one implementation for each plausible mistake."
-        yield Problem(str(subject.generator.parent / "mutants.py"), message, remedy)
+        remedy = "Say `mutants=(Mutant(NAME, WORDS, run), …)` in OPERATOR: one for each plausible mistake."
+        yield Problem(str(subject.generator), message, remedy)
     cases = {case.id: case for case in likely_first(subject)}
     telling = list(cases)
     for mutant in subject.mutants:

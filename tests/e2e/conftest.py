@@ -181,6 +181,17 @@ def row_sum_root(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def folder_root(tmp_path_factory):
+    """A root whose operator is a folder of part files, as released versions wrote it, generated once."""
+
+    def build(root):
+        shutil.copytree(SUPPORT / "folder_root", root)
+        called("generate", "--all", "--root", root).expect_code(0)
+
+    return built_once(tmp_path_factory, "folder-root", build)
+
+
+@pytest.fixture(scope="session")
 def ramps(generated_toy, tmp_path_factory):
     """A root with fifteen ramps of 2 to 16 elements, which no test changes."""
     root = Path(shutil.copytree(generated_toy(), tmp_path_factory.mktemp("ramps") / "toy"))

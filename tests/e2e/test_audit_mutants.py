@@ -1,4 +1,4 @@
-"""`mluops-test audit mutants` on a new operator: what is caught, what is not, and what was not tried."""
+"""`mluops-test audit mutants` on one operator: what is caught, what is not, and what was not tried."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 MUTANTS = "generators/row_sum/mutants.py"
-# Behind the scaffold's own.
+# Behind the operator's own.
 MORE = """
 
 def _right(call: OpCall) -> Status:
@@ -26,10 +26,10 @@ MUTANTS += (
 
 
 @pytest.fixture
-def weak(row_sum_root, tmp_path):
+def weak(folder_root, tmp_path):
     """The same with mutants that no case can catch, and one that only a second call shows."""
     root = tmp_path / "weak"
-    shutil.copytree(row_sum_root, root, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(folder_root, root, ignore=shutil.ignore_patterns("__pycache__"))
     more = (root / MUTANTS).read_text() + MORE
     imported = "from mluops_gtest.authoring import Array, Mutant, OpCall, Status\n"
     assert imported in more
@@ -38,8 +38,8 @@ def weak(row_sum_root, tmp_path):
     return root
 
 
-def test_a_new_operator_catches_all_of_its_mutants(cli, row_sum_root):
-    page = json.loads(cli("audit", "mutants", "--root", row_sum_root, "--format", "json").out)
+def test_an_operator_catches_all_of_its_mutants(cli, folder_root):
+    page = json.loads(cli("audit", "mutants", "--root", folder_root, "--format", "json").out)
     score = page["operators"]["row_sum"]
     assert score["implementation"]["tried"] == score["implementation"]["caught"] == 5
     assert score["status"]["caught"] > 100
@@ -70,18 +70,18 @@ def test_what_is_not_caught_is_named_and_fails_and_a_list_names_all(cli, weak):
     assert lines[-1].startswith("1 operator: the cases catch 6 of 8 wrong implementations and ")
 
 
-def test_what_the_time_does_not_allow_is_not_passed(cli, row_sum_root):
-    result = cli("audit", "mutants", "--root", row_sum_root, "--budget", "1e-9").expect_output(
+def test_what_the_time_does_not_allow_is_not_passed(cli, folder_root):
+    result = cli("audit", "mutants", "--root", folder_root, "--budget", "1e-9").expect_output(
         1, "0 of 0 wrong implementations"
     )
     assert result.out.splitlines()[-1].startswith("not passed: the time is up, and ")
-    page = json.loads(cli("audit", "mutants", "--root", row_sum_root, "--budget", "1e-9", "--format", "json").out)
+    page = json.loads(cli("audit", "mutants", "--root", folder_root, "--budget", "1e-9", "--format", "json").out)
     assert ["row_sum", "drops_segment_0"] in page["not_tried"]
     assert page["trials"] == []
 
 
-def test_the_table_for_pages_has_what_first_kill_knows(cli, row_sum_root):
-    result = cli("audit", "mutants", "--root", row_sum_root, "--first-kill", "--format", "markdown")
+def test_the_table_for_pages_has_what_first_kill_knows(cli, folder_root):
+    result = cli("audit", "mutants", "--root", folder_root, "--first-kill", "--format", "markdown")
     header, rule, row = result.out.splitlines()
     assert header == "| operator | wrong | caught | wrong statuses | caught |"
     assert rule == "| --- | ---: | ---: | ---: | ---: |"
@@ -99,8 +99,8 @@ def test_processes_find_what_one_finds(cli, weak):
     assert trials_and_score() == trials_and_score("-j", "2")
 
 
-def test_two_mutants_of_one_name_are_refused(cli, row_sum_root, tmp_path):
+def test_two_mutants_of_one_name_are_refused(cli, folder_root, tmp_path):
     root = tmp_path / "twice"
-    shutil.copytree(row_sum_root, root, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(folder_root, root, ignore=shutil.ignore_patterns("__pycache__"))
     (root / MUTANTS).write_text((root / MUTANTS).read_text() + "\nMUTANTS += MUTANTS[:1]\n")
     cli("audit", "mutants", "--root", root).expect_error(3, "two mutants are named 'drops_segment_0'")

@@ -5,28 +5,20 @@ import shutil
 
 import pytest
 
-from mluops_gtest.cli.main import run_main
-from tests.e2e.conftest import replace_in
+from tests.e2e.conftest import SUPPORT, replace_in
 
 NAME = "row_sum"
-# Of a new operator.
+# Of an operator in part files.
 INIT, CHECKS, REFERENCE, RECIPES, KERNEL = ("__init__", "checks", "reference", "recipes", "kernel")
 
 
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    root = tmp_path_factory.mktemp("good")
-    assert run_main(["new", "operator", NAME, "--root", str(root)]) == 0
-    return root
-
-
 @pytest.fixture
-def spoil(good, tmp_path):
+def spoil(tmp_path):
     """A copy of the operator in which some text of a file is replaced; the root, and where the line stands."""
 
     def copy(part, right, wrong):
         root = tmp_path / "spoiled"
-        shutil.copytree(good, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(SUPPORT / "folder_root", root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         path = root / "cases" / f"{NAME}.yaml" if part == "cases" else root / "generators" / NAME / f"{part}.py"
         text = path.read_text()
         assert right in text
@@ -161,12 +153,12 @@ WHEN_GENERATED = {
         "makes 'segments' as list; it must be int32",
     ),
     "a recipe without a result": (
-        RECIPES, "    return _made(_drawn(draw, dtype, rows", "    _made(_drawn(draw, dtype, rows", "def scattered",
-        "recipe 'scattered' returns None. Let it return RecipeOutput",
+        RECIPES, "    return _output(_lattice(draw, dtype, rows", "    _output(_lattice(draw, dtype, rows",
+        "def scattered", "recipe 'scattered' returns None. Let it return RecipeOutput",
     ),
     "a recipe that raises": (
-        RECIPES, "_drawn(draw, dtype, rows, channels)", "_drawn(draw, dtype, row, channels)",
-        "_drawn(draw, dtype, row, channels)",
+        RECIPES, "_lattice(draw, dtype, rows, channels)", "_lattice(draw, dtype, row, channels)",
+        "_lattice(draw, dtype, row, channels)",
         r"case row_sum/network_float: recipe 'scattered' .*NameError: name 'row' is not defined",
     ),
     "a reference that raises": (
@@ -231,7 +223,7 @@ def test_a_kernel_without_a_status(cli, run, spoil):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["numpy", "reference"])
-def test_a_reference_that_was_spoiled_after_its_cases_were_made(cli, run, spoil, backend):
+def test_a_reference_that_was_spoiled_after_its_cases_were_output(cli, run, spoil, backend):
     """Stored baselines are compared as they are; who asks the reference learns of the slip."""
     root, path = spoil(REFERENCE, "sums.astype(values.dtype)", "sums.astype(values.dtype)")
     assert cli("generate", "--all", "--root", root).code == 0

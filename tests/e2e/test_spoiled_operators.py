@@ -52,15 +52,15 @@ SPOILED = {
         CASES, ", output: {strides: [1, 9]}}", "}", ("strides_of_length_1",), "length 1 of output"
     ),
     "a size whose last index is inert": Spoiled(
-        RECIPES, "return _made(_drawn(draw, dtype, rows, channels), segments, complete)",
-        "values = _drawn(draw, dtype, rows, channels)\n    values[:, 64:] = 0\n"
-        "    return _made(values, segments, complete)",
+        RECIPES, "return _output(_lattice(draw, dtype, rows, channels), segments, complete)",
+        "values = _lattice(draw, dtype, rows, channels)\n    values[:, 64:] = 0\n"
+        "    return _output(values, segments, complete)",
         ("sizes_live",), "channels_65: an implementation that loses index 64 of channels, one of 65, passes",
     ),
     "a size whose first index is inert": Spoiled(
-        RECIPES, "return _made(_drawn(draw, dtype, rows, channels), segments, complete)",
+        RECIPES, "return _output(_lattice(draw, dtype, rows, channels), segments, complete)",
         "segments = np.maximum(segments, min(1, complete['num_segments'] - 1))\n"
-        "    return _made(_drawn(draw, dtype, rows, channels), segments, complete)",
+        "    return _output(_lattice(draw, dtype, rows, channels), segments, complete)",
         ("sizes_live",), "segments_65: an implementation that loses index 0 of segments, one of 65, passes",
     ),
     "a size that no case is declared for": Spoiled(
@@ -170,19 +170,19 @@ def findings_of(cli, root):
 
 
 @pytest.fixture(scope="module")
-def unspoiled(row_sum_root):
+def unspoiled(folder_root):
     """Its order of checks is shown by hand, and some pairs cannot be: only derived cases say so."""
-    found = findings_of(called, row_sum_root)
+    found = findings_of(called, folder_root)
     assert {rule for rule, _ in found} <= {"checks_in_order"}
     return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", SPOILED)
-def test_a_spoiled_copy_is_told_by_its_rule_alone(cli, row_sum_root, unspoiled, tmp_path, way):
+def test_a_spoiled_copy_is_told_by_its_rule_alone(cli, folder_root, unspoiled, tmp_path, way):
     spoiled = SPOILED[way]
     root = tmp_path / "spoiled"
-    shutil.copytree(row_sum_root, root, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(folder_root, root, ignore=shutil.ignore_patterns("__pycache__"))
     text = (root / spoiled.file).read_text() if spoiled.right else ""
     assert spoiled.right in text
     (root / spoiled.file).write_text(text.replace(spoiled.right, spoiled.wrong))

@@ -3,11 +3,13 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mluops_gtest.base.errors import ContentError, ExitCode
+from mluops_gtest.base.errors import ContentError, ExitCode, UsageError
+from mluops_gtest.base.files import replace_text
 from mluops_gtest.base.text import pluralize, strip_to_line
 from mluops_gtest.cli.echo import echo
 from mluops_gtest.cli.options import (
@@ -280,8 +282,12 @@ _MIN_WIDTH_FOR_SUMMARIES = 110
 @click.option(
     "--c", "as_c", is_flag=True, help="Print the C prototypes of the operator, or a whole header for all operators."
 )
+@click.option("--page", "as_page", is_flag=True, help="Print the operator's page for readers, in Markdown.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the page there, e.g. --out ball_query.md."
+)
 @root_option
-def operators(roots: tuple[str, ...], operator: str | None, as_c: bool) -> None:
+def operators(roots: tuple[str, ...], operator: str | None, as_c: bool, as_page: bool, out: Path | None) -> None:
     """Show the known operators; with a name, show everything about that operator.
 
     Examples:
@@ -289,10 +295,22 @@ def operators(roots: tuple[str, ...], operator: str | None, as_c: bool) -> None:
       mluops-test ops dynamic_scatter_backward   one operator: tensors, parameters, ordered checks
       mluops-test ops voxel_pooling_forward --c  its C prototypes
       mluops-test ops --c > my_api.h             a whole header: common types and all operators
+      mluops-test ops ball_query --page --out ball_query.md   a page for readers: checks, rulings, network shapes, cases
     """
     from mluops_gtest.catalog.selection import Session
 
     catalogue = Session(roots).catalogue
+    if (as_page and (operator is None or as_c)) or (out is not None and not as_page):
+        raise UsageError("Say `ops OPERATOR --page`, with --out FILE where the page is to be written.")
+    if as_page and operator is not None:
+        from mluops_gtest.cli.operator_page import operator_page
+
+        page = operator_page(catalogue, catalogue.operators.find(operator))
+        if out is None:
+            echo(page)
+        else:
+            replace_text(out, page)
+        return
     if as_c:
         echo(_c_declarations(catalogue.operators, operator))
         return
@@ -321,7 +339,6 @@ def operators(roots: tuple[str, ...], operator: str | None, as_c: bool) -> None:
 
 
 def _c_declarations(operators: "Operators", name: str | None) -> str:
-    from mluops_gtest.base.errors import UsageError
     from mluops_gtest.cli.standalone_c import c_header, c_prototypes
     from mluops_gtest.core.operator_parts import C_API
 
@@ -340,6 +357,7 @@ def _c_declarations(operators: "Operators", name: str | None) -> str:
 
 def _operator_page(operator: "Operator", c_functions: "CApi") -> "Iterator[Table | str]":
     """Yields the parts of the page in order."""
+    from mluops_gtest.cli.operator_page import criteria_in_words
     from mluops_gtest.core.declaration import OutputSpec
     from mluops_gtest.results.reports.terminal import FOLD, escape, table_of
 
@@ -348,12 +366,7 @@ def _operator_page(operator: "Operator", c_functions: "CApi") -> "Iterator[Table
     yield f"{escape(operator.summary)}\n"
     table = table_of((("tensor", "", "shape", "dtypes", "layouts", "criteria"), FOLD))
     for spec in operator.tensors:
-        by_dtype = spec.criteria if isinstance(spec, OutputSpec) else {}
-        criteria = "; ".join(
-            f"{dtype.value}: " + ", ".join(f"{c.kind.value} ≤ {c.threshold:g}" for c in required)
-            for dtype, required in by_dtype.items()
-        )
-        direction = "out" if isinstance(spec, OutputSpec) else "in"
+        direction, criteria = ("out", criteria_in_words(spec)) if isinstance(spec, OutputSpec) else ("in", "")
         dtypes, layouts = (", ".join(one.value for one in allowed) for allowed in (spec.dtypes, spec.own_layouts))
         table.add_row(spec.id, direction, escape(spec.shape), dtypes, layouts, criteria)
     yield table

@@ -3,13 +3,16 @@
 import hashlib
 import keyword
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 
 import click
 
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.files import replace_text
+from mluops_gtest.cli.c_prototype import read_operator
 from mluops_gtest.cli.echo import echo
 
 # Templates are text files, so that no tool takes them for modules of this package.
@@ -19,22 +22,12 @@ _FIRST_NUMBER = 400_000_000
 _NUMBERS = 100_000_000
 
 
-def _operator_files(name: str) -> dict[Path, str]:
-    """Returns the files of a new operator, relative to its root."""
-    folder = files("mluops_gtest.cli").joinpath("templates", "operator", "generator")
-    parts = sorted(part.name.removesuffix(_SUFFIX) for part in folder.iterdir())
-    return {
-        **{Path("generators", name, part): _fill_template(f"operator/generator/{part}", name) for part in parts},
-        Path("cases", f"{name}.yaml"): _fill_template("operator/cases.yaml", name),
-        Path("tests", f"test_{name}.py"): _fill_template("operator/test.py", name),
-    }
-
-
-def _fill_template(template: str, name: str) -> str:
+def _fill_template(template: str, name: str, facts: Mapping[str, str] = MappingProxyType({})) -> str:
     text = files("mluops_gtest.cli").joinpath("templates").joinpath(f"{template}{_SUFFIX}").read_text(encoding="utf-8")
     # Derived from the name, so that two authors who never met are unlikely to pick the same.
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % _NUMBERS
     holes = {
+        **facts,
         "$NAME": name,
         "$FILE": f"{name}.py",
         "$CLASS": "".join(word.capitalize() for word in name.split("_")),
@@ -55,8 +48,7 @@ def command() -> None:
       mluops-test doctor --backend my_kernels.py:backend
 
       mluops-test new operator row_sum --root my_operators
-      mluops-test generate --all --root my_operators
-      mluops-test run --root my_operators
+      mluops-test new operator abs --header mlu_op.h --function mluOpAbs
     """
 
 
@@ -81,24 +73,43 @@ def new_backend(name: str, force: bool) -> None:
     default=Path(),
     help="Write into this folder, e.g. --root my_operators; it is made if needed.  [default: this folder]",
 )
-def new_operator(name: str, root: Path) -> None:
-    """Write a small, complete operator NAME: folder, cases and tests, ready to run and to change."""
+@click.option(
+    "--prototype",
+    help="Read the arguments of this C function, and mark what is left to say, e.g. --prototype 'mluOpStatus_t "
+    "mluOpAbs(mluOpHandle_t handle, …)'.",
+)
+@click.option(
+    "--header",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Read them from this header, which has --function NAME, e.g. --header mlu_op.h --function mluOpAbs.",
+)
+@click.option("--function", help="The C function in --header, e.g. --function mluOpAbs.")
+def new_operator(name: str, root: Path, prototype: str | None, header: Path | None, function: str | None) -> None:
+    """Write a small, complete operator NAME, one file and its cases, ready to run and to change.
+
+    With the prototype of a C function: the declaration that follows, and FILL IN where something is left to say.
+    """
     _refuse_name(name, "an operator", "row_sum")
-    texts = {root / path: text for path, text in _operator_files(name).items()}
-    there = [path for path in (root / "generators" / name, root / "generators" / f"{name}.py", *texts) if path.exists()]
+    if (header is None) is not (function is None) or (prototype is not None and header is not None):
+        raise UsageError("Say --prototype 'mluOpStatus_t mluOpAbs(…)', or --header FILE with --function mluOpAbs.")
+    kind, facts = "generator", dict[str, str]()
+    if prototype is not None or header is not None:
+        text = (prototype or "") if header is None else header.read_bytes().decode(errors="replace")
+        kind, facts = "prototype", read_operator(text, "--prototype" if header is None else str(header), function or "")
+    texts = {
+        root / "generators" / f"{name}.py": _fill_template(f"operator/{kind}.py", name, facts),
+        root / "cases" / f"{name}.yaml": _fill_template(f"operator/{kind}.yaml", name),
+    }
+    there = [path for path in (root / "generators" / name, *texts) if path.exists()]
     if there:
         raise UsageError(f"{there[0]} exists already; take another name or another --root, or remove it first.")
     for path, text in texts.items():
         replace_text(path, text)
         echo(str(path))
-    echo(
-        f"""Next:
-  mluops-test generate --op {name} --root {root}
-  mluops-test run --op {name} --root {root}
-  mluops-test audit operators --op {name} --root {root}
-  python -m pytest {root / "tests" / f"test_{name}.py"}
-Then make it yours, one file after the other, and run these again."""
-    )
+    echo("Next, where it says FILL IN:" if facts else "Next:")
+    for words in ("ops", "audit operators --op") if facts else ("generate --op", "run --op", "audit operators --op"):
+        echo(f"  mluops-test {words} {name} --root {root}")
+    echo("Then make it yours, and run these again after every step: docs/how-to/add-an-operator.md.")
 
 
 def _refuse_name(name: str, what: str, example: str) -> None:

@@ -1,4 +1,4 @@
-"""One element of the output as §1 defines it, without rounding: who is right where a backend and a baseline disagree."""
+"""One element of the output as §1 defines it, without rounding: who is right where a backend and a baseline differ."""
 
 from collections.abc import Mapping
 from fractions import Fraction

@@ -41,8 +41,8 @@ CHECKS = (
     *pointers_present(_TENSORS, "§3"),
 )
 
-# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check needs of
-# tied shapes and parameters keeps the other.
+# Pairs that no case breaks together: a tensor without elements is neither strided nor large, and what one check needs
+# of tied shapes and parameters keeps the other.
 NOT_TOGETHER = {
     "output_strided": ("output_empty",),
     "output_large": ("output_empty",),

@@ -1,4 +1,4 @@
-"""$NAME: adds up the rows that belong to the same segment.
+"""row_sum: adds up the rows that belong to the same segment.
 
 The document that every § in this folder and in the cases means; put a link to your own here.
 
@@ -32,22 +32,24 @@ from .recipes import RECIPES
 from .reference import reference, theory
 
 OPERATOR = Operator(
-    name="$NAME",
+    name="row_sum",
     # op_name in case files, where it differs from the name of the document.
-    released_name="$NAME",
+    released_name="row_sum",
     # Name and number in the schema's enum OpType.
-    op_type=("$UPPER", $NUMBER),
+    op_type=("ROW_SUM", 461018459),
     summary="Adds up the rows that belong to the same segment.",
     inputs=(
         TensorSpec("values", "[N, C]", (DType.FLOAT, DType.HALF)),
         TensorSpec("segments", "[N]", (DType.INT32,)),
     ),
     # §4
-    outputs=(OutputSpec("output", "[num_segments, C]", {DType.FLOAT: diff1_and_diff2(1e-5), DType.HALF: diff1_and_diff2(3e-3)}),),
+    outputs=(
+        OutputSpec("output", "[num_segments, C]", {DType.FLOAT: diff1_and_diff2(1e-5), DType.HALF: diff1_and_diff2(3e-3)}),  # noqa: E501
+    ),
     params=ParamMessage(
-        field="$NAME_param",
-        number=$NUMBER,
-        message="$CLASSParam",
+        field="row_sum_param",
+        number=461018459,
+        message="RowSumParam",
         fields=(ParamField("num_segments", 1, "int32", "required"),),
     ),
     checks=CHECKS,
@@ -62,4 +64,4 @@ OPERATOR = Operator(
     sizes={"rows": SizedAxis("values", 0), "channels": SizedAxis("values", 1), "segments": SizedAxis("output", 0)},
     # §4: in any order.
     order_free=True,
-)
+)  # fmt: skip

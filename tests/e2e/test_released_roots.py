@@ -1,0 +1,40 @@
+"""A root in the form of a released version, a folder of part files, does all that it did."""
+
+import re
+
+import pytest
+
+from mluops_gtest.catalog.operators import load_operators
+from mluops_gtest.core.operator_parts import C_API, EXACT, MUTANTS, REDUCTIONS, TORCH_KERNEL
+from tests.e2e.conftest import SUPPORT
+
+NAME = "row_sum"
+
+
+def test_its_declaration_loads_with_what_is_no_longer_needed():
+    operators = load_operators(SUPPORT / "folder_root")
+    operator = operators[NAME]
+    assert set(operator.sizes) == {"rows", "channels", "segments"}
+    assert operator.not_together
+    for part in (C_API, EXACT, MUTANTS, REDUCTIONS, TORCH_KERNEL):
+        assert operators.part(NAME, part), part.file
+
+
+@pytest.mark.parametrize("backend", ["numpy", "reference"])
+def test_its_cases_pass(run, folder_root, backend):
+    result = run("--all", "--root", folder_root, "--backend", backend).expect_code(0)
+    assert result.report["summary"] == {"passed": 90}
+
+
+def test_no_case_is_made_anew(cli, folder_root):
+    cli("generate", "--all", "--check", "--root", folder_root).expect_output(0, "90 cases compared, 0 differences")
+
+
+@pytest.mark.slow
+def test_the_audit_has_notes_at_most(cli, folder_root):
+    result = cli("audit", "operators", "--root", folder_root).expect_code(0)
+    assert re.search(r", 0 findings", result.lines[-1])
+
+
+def test_its_c_function_is_printed(cli, folder_root):
+    cli("ops", NAME, "--c", "--root", folder_root).expect_output(0, "mluOpRowSum(mluOpHandle_t handle,")
