@@ -25,6 +25,7 @@ from mluops_gtest.casefiles.lock import LockEntry, case_path, read_locks, write_
 from mluops_gtest.casefiles.reader import read_case
 from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.casefiles.writer import case_text, write_case
+from mluops_gtest.catalog.derived_lock import derived_path
 from mluops_gtest.catalog.make import as_declared, lock_entry, make_case
 from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue, Session
@@ -418,8 +419,10 @@ def _derive_first(catalogue: Catalogue, query: Query, *, check: bool) -> list[st
     for name in names:
         root = catalogue.root_of(name)
         path = root.cases / f"{name}.yaml"
-        # Few files ask for derived cases, and to derive them takes modules of its own.
-        if path.is_file() and not (root.bundled and not check) and b"standard:" in path.read_bytes():
+        if not path.is_file() or (root.bundled and not check):
+            continue
+        # To derive cases takes modules of its own.
+        if b"standard:" in path.read_bytes() or os.path.lexists(derived_path(path)):
             from mluops_gtest.catalog.derive import update_lock
 
             problems.append(update_lock(path, catalogue.operators, name, check=check))
