@@ -351,12 +351,21 @@ class Generation(Value):
         """What would be derived otherwise, and what is stored or locked although nobody declares it."""
         return [
             *self.underived,
+            *self._broken_successors(),
             *(
                 f"{case_id}: stored or locked, but not declared"
                 for store in self.stores
                 for case_id in self._stale(store, store.read_locks(self.operators))
             ),
         ]
+
+    def _broken_successors(self) -> Iterator[str]:
+        """What is wrong with the lists of old ids."""
+        for name in sorted(self.catalogue.operators if self.operators is None else self.operators):
+            try:
+                self.catalogue.replaced(name)
+            except ContentError as error:
+                yield str(error)
 
     def lock(self, produced: list[Produced]) -> Iterator[tuple[Target, list[Produced], list[str]]]:
         """Write the lock of each folder: what went there, and the ids that are no longer declared and were removed."""
