@@ -157,6 +157,7 @@ def draft_of(base: CaseDraft, case: DerivedCase, where: str) -> CaseDraft:
         note=case.note,
         where=where,
         sizes=_NO_SIZES,
+        is_derived=True,
     )
     names = (*_SHAPING, "criteria") if base.criteria else _SHAPING
     return replace(draft, digest=_digest({name: getattr(draft, name) for name in names}))
