@@ -14,9 +14,9 @@ OK, BAD, OLD, NOT = Status.SUCCESS, Status.BAD_PARAM, Status.ARCH_MISMATCH, Stat
 OWED = {
     # Handle, known_desc, size null, rank 3; it sees known alone.
     "three_nn_forward": {
-        "handle_null": BAD, "known_desc_null": BAD, "unknown_desc_null": OK, "idx_desc_null": OK, "known_rank_less": BAD,
-        "unknown_rank_less": OK, "known_large_all_m_357913942": None, "unknown_large": OK, "no_known_half": OK, "known_ptr_null": OK,
-        "workspace_null": OK,
+        "handle_null": BAD, "known_desc_null": BAD, "unknown_desc_null": OK, "idx_desc_null": OK,
+        "known_rank_less": BAD, "unknown_rank_less": OK, "known_large_all_m_357913942": None, "unknown_large": OK,
+        "no_known_half": OK, "known_ptr_null": OK, "workspace_null": OK,
     },
     # Handle, arch, then descriptors or size null, nothing else; it sees feats and coors.
     "dynamic_point_to_voxel_forward": {
