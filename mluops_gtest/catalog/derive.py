@@ -1,20 +1,21 @@
 """Derived cases: those of an operator's checks are calls that break one alone, and calls that show their order.
 
 Of every two checks of different statuses a call is looked for that the first answers although the later one does not
-hold either. All products of the least violations of both, in both orders of application, are tried before the pair is
-given up; what was given up is recorded with its reason.
+hold either; a pair that is given up is recorded with its reason.
 """
 
 import contextlib
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ContentError, DeclarationError
+from mluops_gtest.catalog.check_order import Demand, find_pair, orders_told_by
 from mluops_gtest.catalog.declarations import draft_of, load_written
 from mluops_gtest.catalog.derive_values import derive_values
 from mluops_gtest.catalog.derived_lock import (
@@ -34,19 +35,13 @@ from mluops_gtest.catalog.derived_lock import (
 from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.number_ranges import case_symbols
 from mluops_gtest.catalog.violation_search import Kinds, Look, Search, call_key
-from mluops_gtest.catalog.violations import EMPTY, LARGE, NULL, STRIDED, Kind, Violation, violation_between
+from mluops_gtest.catalog.violations import NULL, STRIDED, Kind, Violation, violation_between
 from mluops_gtest.core.call import Space
 from mluops_gtest.core.case import Case, CaseDraft
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import SPACE, KnownOperators
 from mluops_gtest.core.shape import ShapeError
 
-# Why no call shows a pair, beside "none of N calls".
-EMPTY_EXCLUDES: Final = "empty excludes strided or large"
-SAME_SYMBOL: Final = "same symbol"
-NO_DESCRIPTOR: Final = "no descriptor to look at"
-UNDEFINED: Final = "the call is undefined"
-ANSWERED_BETWEEN: Final = "a check of the first one's status between them answers, too"
 # Of a check that is declared as never reached.
 REACHED: Final = "a call reaches it, although it is subsumed"
 # Why a just-valid neighbour of a limit is not asked.
@@ -65,7 +60,7 @@ def update_lock(declarations: Path, operators: KnownOperators, name: str, *, che
     operator, path = operators[name], derived_path(declarations)
     drafts, standards = load_written(declarations, operator)
     if not standards:
-        return ""
+        return _remove_orphan(path, name, check=check)
     locked, source = read_derived(path), digest_sources(declarations, standards, drafts)
     if not check and locked is not None and locked.source == source:
         return ""
@@ -78,6 +73,13 @@ def update_lock(declarations: Path, operators: KnownOperators, name: str, *, che
     return "" if derived_bytes(derived) == derived_bytes(locked) else f"{name}: {path} differs from what is derived"
 
 
+def _remove_orphan(path: Path, name: str, *, check: bool) -> str:
+    """A lock that no entry of the YAML file asks for any more."""
+    if not check:
+        path.unlink(missing_ok=True)
+    return f"{name}: {path} is there, but nothing asks for derived cases" if os.path.lexists(path) else ""
+
+
 def derive(
     operator: Operator,
     drafts: Mapping[str, CaseDraft],
@@ -85,9 +87,10 @@ def derive(
     space: Space | None,
     locked: Derivation | None,
 ) -> tuple[tuple[DerivedCase, ...], tuple[Unseen, ...]]:
-    """The cases of these standards, without calls that are declared already, and what no call shows.
+    """The cases of these standards, and what no call shows.
 
-    Cases of the lock that still hold are preferred.
+    A declared case stands for a derived one of the same call, or of the same name and check. Cases of the lock that
+    still hold are preferred.
     """
     cases: list[DerivedCase] = []
     unseen: list[Unseen] = []
@@ -110,8 +113,11 @@ def derive(
             )
         for case in found[0]:
             key = call_key(_applied(search.bases[case.base], case))
+            namesake = drafts.get(case.name)
+            if key in known or (namesake is not None and namesake.expect.check == case.expect.check is not None):
+                continue
             complete = _completed(operator, drafts[case.base], case)
-            if key not in known and complete is not None:
+            if complete is not None:
                 known.add(key)
                 cases.append(complete)
         unseen += found[1]
@@ -277,32 +283,6 @@ def _derived(search: Search, look: Look, standard: str, name: str, more: str = "
     )
 
 
-class Demand(NamedTuple):
-    """The order of two checks, by their places, of which the first answers."""
-
-    first: int
-    later: int
-    # The first asked behind the later one is seen; else the later one asked before the first.
-    behind: bool
-
-
-def orders_told_by(operator: Operator, look: Look) -> Iterator[Demand]:
-    """What the answer to this call shows of the order of checks."""
-    if look.answer is None or not look.is_defined:
-        return
-    own, is_answered_between = operator.checks[look.answer], False
-    for place in range(look.answer + 1, len(operator.checks)):
-        check = operator.checks[place]
-        if look.holds[place] is not False:
-            continue
-        if check.status == own.status:
-            is_answered_between = True
-        elif check.subsumed is None:
-            yield Demand(look.answer, place, behind=False)
-            if not is_answered_between:
-                yield Demand(look.answer, place, behind=True)
-
-
 def derive_order(search: Search, locked: Sequence[DerivedCase]) -> Found:
     """For every two checks of different statuses the calls that show which comes first; few calls show many pairs."""
     operator = search.operator
@@ -322,7 +302,7 @@ def derive_order(search: Search, locked: Sequence[DerivedCase]) -> Found:
         both = {Demand(first, later, behind=False), Demand(first, later, behind=True)}
         if not wanted & both:
             continue
-        look, reason, calls = _find_pair(search, first, later)
+        look, reason, calls = find_pair(search, first, later)
         names = operator.checks[first].name, operator.checks[later].name
         if look is not None and wanted & set(orders_told_by(operator, look)):
             look = _extended(search, look, wanted)
@@ -363,74 +343,6 @@ def _locked_look(search: Search, case: DerivedCase) -> Look | None:
         f"{checks[one.first].name}_before_{checks[one.later].name}" for one in orders_told_by(search.operator, look)
     )
     return look if case.name in named else None
-
-
-def _find_pair(search: Search, first: int, later: int) -> tuple[Look | None, str, int]:
-    """The call that shows most of the pair, why none shows all of it, and how many were tried."""
-    best: Look | None = None
-    calls, is_undefined = 0, False
-    could_look = can_answer = False
-    for look in _products(search, first, later):
-        calls += 1
-        if look.answer != first:
-            continue
-        can_answer = True
-        could_look = could_look or look.holds[later] is not None
-        if look.holds[later] is False:
-            is_undefined = is_undefined or not look.is_defined
-            shown = set(orders_told_by(search.operator, look))
-            if Demand(first, later, behind=True) in shown:
-                return look, "", calls
-            if best is None and Demand(first, later, behind=False) in shown:
-                best = look
-    if best is not None:
-        return best, ANSWERED_BETWEEN, calls
-    if is_undefined:
-        return None, UNDEFINED, calls
-    if can_answer and not could_look:
-        return None, NO_DESCRIPTOR, calls
-    return None, _exclusion(search, first, later) or f"none of {calls} calls", calls
-
-
-def _products(search: Search, first: int, later: int) -> Iterator[Look]:
-    """Each least call that the first answers with each least violation of the later one, in both orders."""
-    for one in search.least_of(first).answered:
-        for other in search.least_of(later).broken:
-            if one.base != other.base:
-                continue
-            for kinds in ((*one.kinds, *other.kinds), (*other.kinds, *one.kinds)):
-                look = search.look(one.base, kinds)
-                if look is not None:
-                    yield look
-
-
-def _exclusion(search: Search, first: int, later: int) -> str:
-    """Why the two cannot both be broken, where that is one of the known reasons."""
-    looks = [search.least_of(first).answered, search.least_of(later).broken]
-    if any(_all_have(one, EMPTY) and _all_have(other, STRIDED, LARGE) for one, other in (looks, reversed(looks))):
-        return EMPTY_EXCLUDES
-    touched = [[_touched(search, look) for look in own] for own in looks]
-    if all(one & other for one in touched[0] for other in touched[1]):
-        return SAME_SYMBOL
-    return ""
-
-
-def _all_have(looks: Sequence[Look], *categories: str) -> bool:
-    return all(any(kind.category in categories for kind in look.kinds) for look in looks)
-
-
-def _touched(search: Search, look: Look) -> frozenset[tuple[str, object]]:
-    """What differs from the base: axes and types of tensors, parameters."""
-    base = search.bases[look.base]
-    found: set[tuple[str, object]] = set()
-    for old, new in zip(base.tensors, look.case.tensors, strict=True):
-        if len(old.desc.dims) != len(new.desc.dims):
-            found |= {(old.id, axis) for axis in range(len(old.desc.dims))}
-        else:
-            lengths = zip(old.desc.dims, new.desc.dims, strict=True)
-            found |= {(old.id, axis) for axis, (before, now) in enumerate(lengths) if before != now}
-    violation = violation_between(base, look.case, "")
-    return frozenset(found | {(name, None) for name in violation.params})
 
 
 def _extended(search: Search, look: Look, wanted: set[Demand]) -> Look:

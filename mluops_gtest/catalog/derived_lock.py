@@ -41,7 +41,7 @@ _KEYS: Final = ("standard", "base")
 _REMEDY: Final = "`mluops-test generate` writes this file; restore it or generate again."
 # Parts of an operator that shape no case.
 _OTHER_PARTS: Final = frozenset(
-    f"{part.file}.py" for part in (MUTANTS, VARIANTS, TORCH_KERNEL, C_API, REDUCTIONS, EXACT)
+    ("kernel.py", *(f"{part.file}.py" for part in (MUTANTS, VARIANTS, TORCH_KERNEL, C_API, REDUCTIONS, EXACT)))
 )
 _DIGITS: Final = 16
 

@@ -211,7 +211,7 @@ def _make_declared(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
     _compare_answer(draft, operator, answer)
     _compare_sizes(draft, operator, case, computes=answer.computes)
     if not answer.computes:
-        return _without_baseline(case, operator, answer)
+        return _without_baseline(case, operator, answer, bare=draft.is_derived)
     case = _with_baseline(case, draft, operator)
     _refuse_degenerate(draft, operator, case)
     theory = operator.theory(bind_values(case, operator))
@@ -369,12 +369,15 @@ def _words(answer: CheckVerdict) -> str:
     return f"{answer.status.name} ({'it computes' if answer.check is None else f'check {answer.check}'})"
 
 
-def _without_baseline(case: Case, operator: Operator, answer: CheckVerdict) -> Case:
-    """Outputs of a call that computes nothing: without values, unless they have no elements; scalar results are 0."""
+def _without_baseline(case: Case, operator: Operator, answer: CheckVerdict, *, bare: bool = False) -> Case:
+    """Outputs of a call that computes nothing: without values, unless they have no elements; scalar results are 0.
 
+    A bare one has no values at all, and nothing to hold them to.
+    """
     return replace(
         case,
-        inputs=tuple(bare_tensor(one.id, one.desc) if one.data is None else one for one in case.inputs),
+        criteria=((),) * len(case.outputs) if bare else case.criteria,
+        inputs=tuple(bare_tensor(one.id, one.desc) if bare or one.data is None else one for one in case.inputs),
         outputs=tuple(bare_tensor(one.id, one.desc) for one in case.outputs),
         params={**case.params, **(dict.fromkeys(operator.results, 0) if answer.status == Status.SUCCESS else {})},
     )

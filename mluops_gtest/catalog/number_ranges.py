@@ -27,7 +27,8 @@ _Dims = tuple[int, ...]
 _MOST: Final = 2**31 - 1
 # Two sizes of these are large together, where each alone leaves small what has no other size.
 _FACTORS: Final = (1 << 12, 1 << 14, 1 << 17, 1 << 19)
-_MOST_ENTRIES: Final = 3
+# Of an array that is no longer every entry is looked at alone.
+MOST_ENTRIES: Final = 3
 
 
 class NumberRange(Value):
@@ -60,7 +61,8 @@ def ranges_of(operator: Operator, base: Case, space: Space | None) -> Iterator[N
                 f"{EVERYWHERE}{symbol}", "dim", number, number - 1, number + 1, put, (number - 1, number + 1)
             )
         elif (start := put.size(base)) is not None:
-            high = _MOST if symbol in base.params else LARGE_ELEMENTS
+            # One more than the least that is large, so that one size can be larger than another that is.
+            high = _MOST if symbol in base.params else LARGE_ELEMENTS + 1
             yield NumberRange(f"{EVERYWHERE}{symbol}", "dim", start, 0, high, put, (0, *_FACTORS, high))
     yield NumberRange("nram", "device", DEFAULT_NRAM_BYTES, 0, DEFAULT_NRAM_BYTES, _put_nram)
 
@@ -98,7 +100,7 @@ def _of_integers(one: ParamField, value: ParamValue) -> Iterator[NumberRange]:
         yield NumberRange(one.name, "param", int(value), low, high, partial(put, places=None), (0, -int(value), high))
     elif isinstance(value, tuple) and value:
         ends = dict.fromkeys((0, len(value) // 2, len(value) - 1))
-        for place in range(len(value)) if len(value) <= _MOST_ENTRIES else ends:
+        for place in range(len(value)) if len(value) <= MOST_ENTRIES else ends:
             entry = partial(put, places=(place,))
             yield NumberRange(f"{one.name}_{place}", "param", int(value[place]), low, high, entry, (high,))
         yield NumberRange(f"{EVERYWHERE}{one.name}", "param", int(value[0]), low, high, partial(put, places=None))

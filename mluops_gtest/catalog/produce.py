@@ -25,6 +25,7 @@ from mluops_gtest.casefiles.lock import LockEntry, case_path, read_locks, write_
 from mluops_gtest.casefiles.reader import read_case
 from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.casefiles.writer import case_text, write_case
+from mluops_gtest.catalog.derived_lock import derived_path
 from mluops_gtest.catalog.make import as_declared, lock_entry, make_case
 from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue, Session
@@ -350,12 +351,21 @@ class Generation(Value):
         """What would be derived otherwise, and what is stored or locked although nobody declares it."""
         return [
             *self.underived,
+            *self._broken_successors(),
             *(
                 f"{case_id}: stored or locked, but not declared"
                 for store in self.stores
                 for case_id in self._stale(store, store.read_locks(self.operators))
             ),
         ]
+
+    def _broken_successors(self) -> Iterator[str]:
+        """What is wrong with the lists of old ids."""
+        for name in sorted(self.catalogue.operators if self.operators is None else self.operators):
+            try:
+                self.catalogue.replaced(name)
+            except ContentError as error:
+                yield str(error)
 
     def lock(self, produced: list[Produced]) -> Iterator[tuple[Target, list[Produced], list[str]]]:
         """Write the lock of each folder: what went there, and the ids that are no longer declared and were removed."""
@@ -418,8 +428,10 @@ def _derive_first(catalogue: Catalogue, query: Query, *, check: bool) -> list[st
     for name in names:
         root = catalogue.root_of(name)
         path = root.cases / f"{name}.yaml"
-        # Few files ask for derived cases, and to derive them takes modules of its own.
-        if path.is_file() and not (root.bundled and not check) and b"standard:" in path.read_bytes():
+        if not path.is_file() or (root.bundled and not check):
+            continue
+        # To derive cases takes modules of its own.
+        if b"standard:" in path.read_bytes() or os.path.lexists(derived_path(path)):
             from mluops_gtest.catalog.derive import update_lock
 
             problems.append(update_lock(path, catalogue.operators, name, check=check))

@@ -14,6 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from mluops_gtest.base.errors import (
     CaseFileError,
     ContentError,
@@ -30,6 +32,7 @@ from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.casefiles.lock import case_path
 from mluops_gtest.catalog.declaration_cache import DeclaredCases, load_declarations
 from mluops_gtest.catalog.operators import Operators, load_operators
+from mluops_gtest.catalog.replaced import Successors, read_replaced, replaced_words
 from mluops_gtest.catalog.root import BUILTIN, Root, find_roots
 from mluops_gtest.core.case import NAMED_TAGS, TAGS, CaseDraft, Query
 
@@ -43,6 +46,7 @@ class Catalogue:
     def __init__(self, *roots: Root) -> None:
         self.roots = roots
         self._declared: dict[str, DeclaredCases] = {}
+        self._replaced: dict[str, Successors] = {}
         self._homes: dict[str, Root] = {}
 
     @cached_property
@@ -70,7 +74,7 @@ class Catalogue:
 
     def load_all(self) -> None:
         """Load and check everything, also what no operator claims."""
-        _ = self.operators.values(), self.drafts
+        _ = self.operators.values(), self.drafts, [self.replaced(name) for name in self.operators]
 
     def drafts_of(self, *operators: str) -> dict[str, CaseDraft]:
         """The declared cases of the operators of these canonical names, in order; no other operator is loaded."""
@@ -80,6 +84,18 @@ class Catalogue:
         """The declared case of that id, None where there is none; only its operator is loaded."""
         operator, slash, _ = case_id.partition("/")
         return self._of_one(operator).drafts.get(case_id) if slash and operator in self.operators else None
+
+    def replaced(self, operator: str) -> Successors:
+        """What stands for the old ids of the operator of that canonical name."""
+        if operator not in self._replaced:
+            folder = self.root_of(operator).stored / operator
+            self._replaced[operator] = read_replaced(folder, self._of_one(operator).drafts)
+        return self._replaced[operator]
+
+    def successors(self, case_id: str) -> tuple[str, ...]:
+        """The cases that show what a case of that old id showed; none where it is no old id."""
+        operator, slash, _ = case_id.partition("/")
+        return self.replaced(operator).get(case_id, ()) if slash and operator in self.operators else ()
 
     def _of_one(self, operator: str) -> DeclaredCases:
         if operator not in self._declared:
@@ -230,6 +246,8 @@ class Selected(Value):
     named: bool = False
     draft: CaseDraft | None = None
     path: Path | None = None
+    # It was asked for by an id that no case has any more, in words.
+    note: str = ""
 
 
 class Selection(Value):
@@ -320,6 +338,11 @@ def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[Selecte
         draft = catalogue.draft(canonical)
         if draft is not None:
             yield _declared(draft, named=True)
+            continue
+        if successors := catalogue.successors(canonical):
+            among = catalogue.drafts_of(canonical.partition("/")[0])
+            note = replaced_words(canonical, successors)
+            yield from (replace(_declared(among[one], named=True), note=note) for one in successors)
             continue
         if canonical in catalogue.operators:
             found = [_declared(draft) for draft in catalogue.drafts_of(canonical).values()]

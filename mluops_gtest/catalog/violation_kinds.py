@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from mluops_gtest.catalog.make import changed
-from mluops_gtest.catalog.number_ranges import kinds_along, ranges_of
+from mluops_gtest.catalog.number_ranges import MOST_ENTRIES, kinds_along, ranges_of
 from mluops_gtest.catalog.violations import NULL, STRIDED, Apply, Kind, Violation, broken_checks, violation_between
 from mluops_gtest.core.call import OLDEST_ARCH, ParamValue, Space
 from mluops_gtest.core.case import Case, Change
@@ -52,6 +52,7 @@ def kinds_of(operator: Operator, base: Case, space: Space | None = None) -> tupl
         *(kind for spec in operator.tensors for kind in _of_tensor(spec, base.tensor(spec.id), operator, base)),
         *_of_alike_tensors(operator, base),
         *(kind for one in operator.param_fields for kind in _of_float(one, operator, base)),
+        *(kind for one in operator.param_fields for kind in _of_product(one, base.params.get(one.name))),
     ]
     for numbers in ranges_of(operator, base, space):
         kinds += kinds_along(numbers, operator, base, None if space is None else space.defined)
@@ -232,6 +233,16 @@ def _of_float(one: ParamField, operator: Operator, base: Case) -> Iterator[Kind]
     for kind, own in zip(kinds, broken, strict=True):
         is_valid = not own and bool(checks)
         yield replace(kind, limit_of=checks, is_valid=True, what=f"{kind.what}_limit") if is_valid else kind
+
+
+def _of_product(one: ParamField, value: ParamValue) -> Iterator[Kind]:
+    """Two entries of a short array, negated: their product stays what it is."""
+    if one.result or not isinstance(value, tuple) or not all(type(entry) is int for entry in value):
+        return
+    for places in combinations(range(len(value)) if len(value) <= MOST_ENTRIES else (), 2):
+        negated = tuple(-int(entry) if at in places else entry for at, entry in enumerate(value))
+        put = partial(_put_param, name=one.name, value=negated)
+        yield Kind(f"{one.name}_{places[0]}_{places[1]}", "negated", "param", put)
 
 
 def _put_param(case: Case, *, name: str, value: ParamValue) -> Case:

@@ -4,6 +4,7 @@ import datetime
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import field
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ContentError, ExitCode, UsageError
 from mluops_gtest.base.frozen import TableEnum, Value
+from mluops_gtest.catalog.replaced import Successors
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import ResultsByCase, RunReport, backend_of
 from mluops_gtest.core.result import CaseResult, format_worst_outlier
@@ -41,6 +43,7 @@ class Transition(TableEnum):
     FIXED = ("fixed", False)
     NEW = ("new", False)
     STILL_SKIPPED = ("still skipped", False)
+    REPLACED = ("replaced", False)
     REGRESSED = ("regressed", True)
     STILL_FAILING = ("still failing", True)
     NEW_AND_FAILING = ("new and failing", True)
@@ -363,8 +366,12 @@ def decide(
     today: datetime.date,
     policy: Policy = DEFAULT_POLICY,
     required_cases: set[str] | None = None,
+    replaced: Successors = MappingProxyType({}),
 ) -> Decision:
-    """Compare a report with a reference; `required_cases` are those that the report must have, by default all."""
+    """Compare a report with a reference; `required_cases` are those that the report must have, by default all.
+
+    Waivers and the reference may name cases that are replaced by others.
+    """
     backend = backend_of(report)
     if backend != reference.backend and not policy.cross_backend:
         raise UsageError(
@@ -375,6 +382,7 @@ def decide(
     wanted = reference.cases.keys() if required_cases is None else required_cases
     known, vague = _causes_by_case(report)
     elsewhere = set(reference.cases) - set(wanted)
+    waivers = [waiver.followed(replaced) for waiver in waivers]
     waived = apply_waivers(waivers, results, backend, today, elsewhere, vague)
     differing = other_values(reference, report)
     changes: list[CaseChange] = []
@@ -384,6 +392,8 @@ def decide(
     for case in sorted(results.keys() | wanted):
         result, before = results.get(case), reference.cases.get(case)
         change = _case_change(result, case, reference, waived, policy)
+        if result is None and case in replaced:
+            change = _replaced_change(change, replaced[case], results)
         if case in known and change.blocks:
             change = replace(change, **known[case])
         changes.append(change)
@@ -407,6 +417,13 @@ def decide(
         is_isolated=report.is_isolated,
         lacking=report.tally.coverage_words(required) if report.tally.lacks(required) else "",
     )
+
+
+def _replaced_change(missing: CaseChange, successors: Sequence[str], results: Mapping[str, CaseResult]) -> CaseChange:
+    """A case that has no result under its old id; it does not block where its successors have verdicts."""
+    if all(one in results and results[one].compared for one in successors):
+        return replace(missing, transition=Transition.REPLACED, blocks=False, reason=f"now {', '.join(successors)}")
+    return replace(missing, reason=f"now {', '.join(successors)}, without a verdict in RESULTS")
 
 
 def _causes_by_case(report: RunReport) -> tuple[dict[str, dict[str, Any]], set[str]]:

@@ -29,6 +29,7 @@ from mluops_gtest.base.typed_files import (
     refuse_doubled_keys,
 )
 from mluops_gtest.base.yaml_lines import Lines, load_yaml
+from mluops_gtest.catalog.replaced import Successors
 from mluops_gtest.core.outcome import DRIFT_FACTOR, SIZELESS, Outcome, reading_floor
 from mluops_gtest.core.report import RunReport, backend_of
 from mluops_gtest.core.result import CaseResult
@@ -307,6 +308,11 @@ class Waiver(Value):
 
     def names(self, case: str) -> bool:
         return any(fnmatch.fnmatchcase(case, glob) for glob in (self.case, *self.more))
+
+    def followed(self, replaced: Successors) -> "Waiver":
+        """The waiver, which also names the cases that replace those it names by their ids."""
+        globs = (self.case, *self.more)
+        return replace(self, more=(*self.more, *(one for glob in globs for one in replaced.get(glob, ()))))
 
     def covers(self, result: CaseResult, causes: Mapping[str, PlacedLaw]) -> bool:
         """The result, of a case that is named, is the failure that is waived and no other."""

@@ -9,6 +9,7 @@ import glob
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -18,6 +19,7 @@ from mluops_gtest.base.errors import ContentError, NothingSelectedError, UsageEr
 from mluops_gtest.base.files import TEXT
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import is_plain, pluralize, strip_to_line
+from mluops_gtest.catalog.replaced import Successors
 from mluops_gtest.catalog.root import recorded_roots
 from mluops_gtest.catalog.selection import Filter, Session
 from mluops_gtest.core.case import Query
@@ -70,6 +72,7 @@ def update(
     again: Mapping[str, RunReport],
     policy: Policy = DEFAULT_POLICY,
     required_cases: set[str] | None = None,
+    replaced: Successors = MappingProxyType({}),
 ) -> Update:
     """The reference that the results make; old cases beside the `required_cases` stay."""
     if report.selection.get("shard"):
@@ -87,7 +90,7 @@ def update(
             "--update: RESULTS compared nothing, so later runs would have nothing to be compared with."
         )
     held_against = Reference(backend_of(report), machine_of(report), {}) if old is None else old
-    decision = decide(report, held_against, waivers, today, policy, required_cases)
+    decision = decide(report, held_against, waivers, today, policy, required_cases, replaced)
     if decision.lacking and not decision.blocked:
         raise NothingSelectedError(f"--update: too little compared{decision.lacking}.")
     covered = {change.case for change in decision.changes if change.now is Outcome.XFAILED}
@@ -198,8 +201,10 @@ def reach_decision(request: GateRequest) -> Decision:
     report = _read_results(request.results)
     reference = with_runs(read_reference(request.against), request.further_runs())
     policy = _policy(request, report, reference)
-    required = request.required_cases(report, reference)
-    return decide(report, reference, request.ledger(), datetime.date.today(), policy, required)
+    required, ledger = request.required_cases(report, reference), request.ledger()
+    return decide(
+        report, reference, ledger, datetime.date.today(), policy, required, _replaced(report, reference, ledger)
+    )
 
 
 def make_update(request: GateRequest) -> Update:
@@ -214,8 +219,24 @@ def make_update(request: GateRequest) -> Update:
             )
         old = read_reference(request.against)
     required = None if old is None else request.required_cases(report, old)
-    runs, policy = request.further_runs(), _policy(request, report, old)
-    return update(report, old, request.ledger(), datetime.date.today(), runs, policy, required)
+    runs, policy, ledger = request.further_runs(), _policy(request, report, old), request.ledger()
+    replaced = _replaced(report, old, ledger)
+    return update(report, old, ledger, datetime.date.today(), runs, policy, required, replaced)
+
+
+def _replaced(report: RunReport, reference: Reference | None, waivers: Sequence[Waiver]) -> Successors:
+    """The old ids that the baseline and the waivers name, with what stands for them in the roots of the run."""
+    names = {name for waiver in waivers for name in (waiver.case, *waiver.more)}
+    names |= set() if reference is None else reference.cases.keys()
+    old = sorted(name for name in names - {result.case for result in report.results} if "/" in name)
+    if not old:
+        return {}
+    try:
+        catalogue = Session(tuple(recorded_roots(report.selection))).catalogue
+    except UsageError:
+        # RESULTS may come from a machine with other folders.
+        return {}
+    return {name: found for name in old if (found := catalogue.successors(name))}
 
 
 def _policy(request: GateRequest, report: RunReport, reference: Reference | None) -> Policy:

@@ -264,6 +264,8 @@ def plan_run(options: RunOptions, session: Session, warn: Callable[[str], None])
     times = None if options.times is None else RecordedTimes.read(Path(options.times))
     options = replace(options, selection=query, times=None if times is None else times.digest)
     chosen = session.select(query)
+    for note in dict.fromkeys(case.note for case in chosen.cases if case.note):
+        warn(note)
     if options.shard is None and not by_size:
         return RunPlan(options, session, chosen.cases, chosen.left_out, times)
     cases = {case.id: case for case in chosen.cases}
@@ -282,7 +284,8 @@ def plan_run(options: RunOptions, session: Session, warn: Callable[[str], None])
 
 def _only_failed(session: Session, query: Query, path: Path, warn: Callable[[str], None]) -> Query:
     """The query narrowed down to what did not pass in the results at `path`; it names every such case."""
-    failed = [result.case for result in read_report(path).results if result.outcome.blocks]
+    old = [result.case for result in read_report(path).results if result.outcome.blocks]
+    failed = [one for case in old for one in session.catalogue.successors(case) or (case,)]
     if not failed:
         raise NothingSelectedError(f"--failed {path}: nothing failed there, so there is nothing to run again.")
     gone = [case for case in failed if session.catalogue.draft(case) is None and not Path(case).is_file()]

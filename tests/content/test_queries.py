@@ -14,9 +14,9 @@ OK, BAD, OLD, NOT = Status.SUCCESS, Status.BAD_PARAM, Status.ARCH_MISMATCH, Stat
 OWED = {
     # Handle, known_desc, size null, rank 3; it sees known alone.
     "three_nn_forward": {
-        "handle_null": BAD, "known_desc_null": BAD, "unknown_desc_null": OK, "idx_desc_null": OK, "known_rank_2": BAD,
-        "unknown_rank_2": OK, "known_large": None, "unknown_large": OK, "no_known_half": OK, "known_ptr_null": OK,
-        "workspace_null": OK,
+        "handle_null": BAD, "known_desc_null": BAD, "unknown_desc_null": OK, "idx_desc_null": OK,
+        "known_rank_less": BAD, "unknown_rank_less": OK, "known_large_all_m_357913942": None, "unknown_large": OK,
+        "no_known_half": OK, "known_ptr_null": OK, "workspace_null": OK,
     },
     # Handle, arch, then descriptors or size null, nothing else; it sees feats and coors.
     "dynamic_point_to_voxel_forward": {
@@ -44,7 +44,7 @@ OWED = {
     # Likewise, and it takes no sub_m.
     "indice_convolution_backward_data": {
         "handle_null": BAD, "workspace_null": OK, "output_grad_ptr_null": OK, "inverse_2": BAD, "inverse_1": NOT,
-        "sub_m_2": OK, "sub_m_rows_4_of_5": OK,
+        "sub_m_2": OK, "sub_m_rows_sub_m_more": OK,
     },
     "get_indice_pairs": {
         "handle_null": BAD, "sparse_conv_desc_null": BAD, "workspace_null": OK, "indices_ptr_null": OK,
@@ -52,7 +52,7 @@ OWED = {
     # Nulls and the device; what it makes of the rest of what it sees is said nowhere. It does not see grad_feats.
     "dynamic_scatter_backward": {
         "handle_null": BAD, "arch_270": OLD, "feats_desc_null": BAD, "grad_feats_desc_null": OK, "workspace_null": OK,
-        "feats_ptr_null": OK, "feats_strided": None, "reduce_sum": None, "grad_feats_strided": OK,
+        "feats_ptr_null": OK, "feats_strided_gap": None, "reduce_type_less": None, "grad_feats_strided_gap": OK,
     },
 }  # fmt: skip
 # The place of the size, where the specification has one.

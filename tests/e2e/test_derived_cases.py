@@ -80,3 +80,22 @@ def test_another_lock_counts_at_once(generated, root, cli):
     )
     after = cli(*IDS, "--root", root).lines
     assert set(before) - set(after) == {"pick/factor_9"}
+
+
+def test_a_lock_that_nothing_asks_for_is_told_and_removed(generated, root, cli):
+    path = root / "cases" / "pick.yaml"
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "standard:" not in line))
+    result = cli("generate", "--op", "pick", "--check", "--root", root)
+    assert (result.code, result.lines[0]) == (3, f"pick: {generated} is there, but nothing asks for derived cases")
+    assert cli("generate", "--op", "pick", "--root", root).code == 0
+    assert not generated.exists()
+    assert cli("generate", "--op", "pick", "--check", "--root", root).code == 0
+
+
+def test_a_kernel_shapes_no_case(generated, root, cli):
+    folder = root / "generators" / "pick"
+    folder.mkdir()
+    (root / "generators" / "pick.py").rename(folder / "__init__.py")
+    assert cli("generate", "--op", "pick", "--root", root).code == 0
+    (folder / "kernel.py").write_text("# in pieces of 64\n")
+    assert cli("run", "--root", root).code == 0

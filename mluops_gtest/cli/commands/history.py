@@ -206,6 +206,8 @@ def show(case: str | None, db: Path | None, **which: Any) -> None:
 
     with _open_runs(db, **which) as (history, runs):
         trends = history.trends(runs, case=case) if case is not None else ()
+        for successor in _successors(case):
+            trends += history.trends(runs, case=successor)
         known = history.names("name") if case is not None and not trends else ()
     if case is None:
         print_page(stdout(), [runs_page(runs)])
@@ -213,6 +215,18 @@ def show(case: str | None, db: Path | None, **which: Any) -> None:
     if not trends:
         raise UsageError(_unknown_case(case, known))
     print_page(stdout(), case_page(trends))
+
+
+def _successors(case: str | None) -> tuple[str, ...]:
+    """What stands for an old id, said on stderr."""
+    from mluops_gtest.catalog.replaced import replaced_words
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import echo_error
+
+    found = () if case is None else Session().catalogue.successors(case)
+    if case is not None and found:
+        echo_error(replaced_words(case, found))
+    return found
 
 
 @command.command("trend")

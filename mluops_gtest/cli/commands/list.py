@@ -190,7 +190,7 @@ def show(
     chosen = session.select_one(case)
     source = session.source((chosen,), strict=strict, allow_outside_paths=allow_outside_paths, reseed=reseed)
     loaded = source.load(chosen.id)
-    note = chosen.draft.note if chosen.draft else ""
+    note = "; ".join(filter(None, (chosen.note, chosen.draft.note if chosen.draft else "")))
     console = stdout()
     for part in _page(loaded, session.catalogue.operators.get(loaded.operator), note, root_words(roots, ctx.obj)):
         if isinstance(part, str):

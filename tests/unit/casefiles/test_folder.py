@@ -215,7 +215,7 @@ def test_the_folder_does_not_depend_on_the_answer(writer, catalogue, some_cases,
 
 
 def test_between_the_elements_of_a_strided_input_the_file_has_zeros(writer, catalogue, load_case, tmp_path):
-    case = load_case("masked_im2col_forward/feature_strided")
+    case = load_case("masked_im2col_forward/feature_strided_gap")
     desc = case.inputs[0].desc
     inputs, *others = buffers_of(case)
     inputs["feature"] = np.full(desc.dims, 3, desc.dtype.storage)

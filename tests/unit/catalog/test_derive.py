@@ -161,6 +161,15 @@ def test_a_declared_call_is_not_derived_again(pick):
     assert "handle_null" in {case.name for case in pick.derive(drafts=drafts)[0]}
 
 
+def test_a_declared_case_stands_for_a_derived_one_of_its_name_and_check(pick):
+    namesake = replace(pick.drafts["no_handle"], changed_params={"factor": 2})
+    names = [case.name for case in pick.derive(drafts=dict(pick.drafts, handle_null=namesake))[0]]
+    assert "handle_null" not in names
+    other = replace(pick.drafts["no_handle"], expect=Expect(Status.BAD_PARAM, "factor"), changed_params={"factor": 77})
+    drafts = {name: draft for name, draft in pick.drafts.items() if name != "no_handle"}
+    assert "handle_null" in [case.name for case in pick.derive(drafts=dict(drafts, handle_null=other))[0]]
+
+
 def _looks(pick, operator):
     search = Search(operator, {"valid": pick.base}, None)
     return [search.look_at("valid", (), pick.make(case)) for case in pick.cases]
@@ -233,6 +242,22 @@ def test_pairs_with_a_check_of_the_same_status_between_are_told(pick):
     _, unseen = pick.derive(with_checks(pick.operator, checks))
     found = {(one.later, one.what): one.reason for one in unseen if one.first == "narrow"}
     assert found["table_strided", "behind"] == "a check of the first one's status between them answers, too"
+
+
+def test_further_changes_mend_what_hides_a_pair(pick):
+    """Whoever changes `factor` alone breaks `twin`, too; with another number of rows that holds."""
+    place = next(n for n, check in enumerate(pick.operator.checks) if check.name == "factor")
+
+    def holds(call):
+        return (call.param("factor") == 2) == (call.tensor("table").dims[0] == 5)
+
+    twin = Check("twin", Status.BAD_PARAM, holds, "", "§3")
+    checks = [*pick.operator.checks[: place + 1], twin, *pick.operator.checks[place + 1 :]]
+    cases, unseen = pick.derive(with_checks(pick.operator, checks))
+    assert not [one for one in unseen if (one.first, one.later) == ("factor", "table_strided")]
+    shown = next(case for case in cases if case.name == "factor_before_table_strided")
+    assert shown.params["factor"] not in range(1, 9)
+    assert shown.changes["table"].dims[0] != 5
 
 
 def test_a_subsumed_check_that_a_call_reaches_is_recorded(pick):
