@@ -191,6 +191,13 @@ def _only_the_first(found: Found, points: int) -> Array:
 # What is made of the features of a voxel.
 
 
+def _assigned(feats: Array, of_point: Array, rows: int) -> Array:
+    best = np.full((rows, feats.shape[1]), -np.inf, np.float32)
+    # Of a repeated index the last value stays.
+    best[of_point] = feats
+    return best
+
+
 def _lost_updates(feats: Array, of_point: Array, rows: int) -> Array:
     total = np.zeros((rows, feats.shape[1]), np.float32)
     total[of_point] += feats
@@ -304,7 +311,6 @@ MUTANTS: Final = (
             "divided_by_one_more": "the mean divides by one point more",
             "always_maximum": "the maximum is taken for the mean",
             "always_mean": "the mean is taken for the maximum",
-            "last_point_wins": "the last point of every voxel wins",
             "minimum": "the smallest feature of every voxel is taken",
         },
     ),
@@ -321,6 +327,7 @@ MUTANTS: Final = (
         "the last point is not taken",
         placed=lambda found: _only_the_first(found, len(found.of_point) - 1),
     ),
+    _mutant("last_point_wins", "the last point overwrites the others", maxima=_assigned),
     _mutant("starts_at_zero", "a maximum begins at 0", maxima=partial(maxima, start=0.0)),
     _mutant("starts_at_tiny", "a maximum begins at FLT_MIN", maxima=partial(maxima, start=1.17549e-38)),
     # FLT_MIN with its sign misplaced.

@@ -136,6 +136,10 @@ def _block_begins(size: int) -> Callable[[tuple[int, int], tuple[int, int]], boo
 # What is handed out.
 
 
+def _averaged(gradients: Array, counts: Array) -> Array:
+    return gradients / np.maximum(counts, 1)[:, None].astype(np.float32)
+
+
 def _where_counted(gradients: Array, counts: Array) -> Array:
     return np.where(counts[:, None] > 0, gradients, np.float32(0))
 
@@ -174,7 +178,6 @@ MUTANTS = (
             "drops_voxel_0": "voxel 0 counts as no voxel",
             "uses_rows_behind_voxel_num": "rows at and behind voxel_num count as voxels",
             "channel_0_decides": "what channel 0 says holds for all",
-            "divides_by_count": "the gradient is averaged over the points of a voxel",
             "gradients_of_next": "the gradient of the next voxel is taken",
             "gradients_reversed": "channels of the gradient are counted from the last one",
         },
@@ -226,6 +229,7 @@ MUTANTS = (
     _mutant("unmatched_to_first_point", "an unmatched gradient goes to point 0", unmatched_to=0),
     _mutant("unmatched_to_last_point", "an unmatched gradient goes to the last point", unmatched_to=-1),
     # What is written.
+    _mutant("divides_by_count", "the gradient is averaged over the voxel's points", gradients=_averaged),
     _mutant("skips_count_0", "voxels whose point count is 0 are skipped", gradients=_where_counted),
     _mutant("flushes_gradients", "subnormal gradients become 0", gradients=lambda given, _: flushed(given)),
     _mutant("half_gradients", "gradients pass through half", gradients=lambda given, _: through_half(given)),

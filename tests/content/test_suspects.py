@@ -1,4 +1,7 @@
-"""Every mistake that an operator suspects is named where an independent implementation makes it."""
+"""Every mistake that an operator suspects is named where an implementation makes it.
+
+Mutants that mistakes.suspected() makes are no independent implementation: of these only the telling is tested.
+"""
 
 from dataclasses import replace
 

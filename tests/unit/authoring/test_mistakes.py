@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from mluops_gtest.authoring import Baseline, CheckVerdict, Status, call_of
 from mluops_gtest.authoring.mistakes import (
@@ -46,6 +47,19 @@ def test_an_operators_suspects_become_implementations(check, written):
     (mutant,) = suspected(operator, {"threes": "all rows are 3"})
     assert (mutant.name, mutant.message) == ("threes", "as if all rows are 3")
     assert tried(mutant.run, [1, 2]) == written
+
+
+def test_a_suspect_is_not_asked_about_data_that_are_null():
+    operator = SimpleNamespace(
+        reference=lambda call: Baseline({"output": np.zeros(2)}),
+        suspects={"all rows are 3": lambda call: {"output": call.array("values")}},
+        answer=lambda _: CheckVerdict(Status.SUCCESS),
+    )
+    (mutant,) = suspected(operator, {"threes": "all rows are 3"})
+    call = call_of("toy", {}, {"values": np.full(2, 3.0)}, {"output": np.full(2, BEFORE)})
+    null = {"values": replace(call.tensor("values"), array=None, null=True)}
+    assert mutant.run(replace(call, inputs=null)) is Status.SUCCESS
+    assert call.array("output").tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(("length", "written"), [(16, 16), (3, 3), (17, 16), (32, 32), (47, 32)])
