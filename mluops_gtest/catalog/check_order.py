@@ -12,7 +12,7 @@ from mluops_gtest.catalog.violation_search import Look, Search
 from mluops_gtest.catalog.violations import EMPTY, LARGE, STRIDED, violation_between
 from mluops_gtest.core.operator import Operator
 
-# Why no call shows a pair, beside "none of N calls".
+# Why no call shows a pair.
 EMPTY_EXCLUDES: Final = "empty excludes strided or large"
 NO_POINTER: Final = "an empty tensor needs no pointer"
 SAME_SYMBOL: Final = "same symbol"
@@ -50,7 +50,7 @@ def orders_told_by(operator: Operator, look: Look) -> Iterator[Demand]:
 
 
 def find_pair(search: Search, first: int, later: int) -> tuple[Look | None, str, int]:
-    """The call that shows most of the pair, why none shows all of it, and how many were tried."""
+    """The call that shows most of the pair, why none shows all of it where that is known, and how many were tried."""
     broken: list[Look] = []
     calls, is_undefined = 0, False
     could_look = can_answer = False
@@ -76,7 +76,7 @@ def find_pair(search: Search, first: int, later: int) -> tuple[Look | None, str,
         return None, UNDEFINED, calls
     if can_answer and not could_look:
         return None, NO_DESCRIPTOR, calls
-    return None, _exclusion(search, first, later) or f"none of {calls} calls", calls
+    return None, _exclusion(search, first, later), calls
 
 
 def _in_the_way(search: Search, look: Look, first: int, later: int) -> frozenset[int]:

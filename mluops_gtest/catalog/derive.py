@@ -188,7 +188,9 @@ def derive_checks(search: Search, drafts: Mapping[str, CaseDraft]) -> Found:
             others = [look for look in looks if len(look.kinds) > 1 or not _is_own(look.kinds[0], check.name)]
             chosen += ([look for look in others if search.is_told(look)] or others)[:1]
         if not chosen:
-            unseen.append(Unseen(check.name, "", "reached", f"none of {len(search.singles)} calls"))
+            unseen.append(
+                Unseen(check.name, "", "reached", f"none of {len(search.singles)} calls", is_unexplained=True)
+            )
         for look in chosen:
             name = case_name(check.name, look.slug)
             cases.setdefault(name, _derived(search, look, CHECKS, name))
@@ -220,7 +222,7 @@ def _reached(search: Search) -> Iterator[Unseen]:
     found = {look.answer: look for look in search.singles if look.answer is not None and look.is_defined}
     for place, look in sorted(found.items()):
         if search.operator.checks[place].subsumed is not None:
-            yield Unseen(search.operator.checks[place].name, "", look.slug, REACHED)
+            yield Unseen(search.operator.checks[place].name, "", look.slug, REACHED, is_reached=True)
 
 
 def _is_own(kind: Kind, check: str) -> bool:
@@ -311,7 +313,8 @@ def derive_order(search: Search, locked: Sequence[DerivedCase]) -> Found:
             shows[name] = set(orders_told_by(operator, look))
             wanted -= shows[name]
         if wanted & both:
-            unseen.append(Unseen(*names, "order" if both <= wanted else "behind", reason, calls))
+            what, words = "order" if both <= wanted else "behind", reason or f"none of {calls} calls"
+            unseen.append(Unseen(*names, what, words, calls, is_unexplained=not reason))
     return [cases[name] for name in _needed(shows)], unseen
 
 

@@ -319,7 +319,7 @@ class Space(Value):
     draw: Callable[[Mapping[str, Any]], Drawn | None]
     # About how many elements the tensors of the call have; large ones are drawn rarely.
     elements: Callable[[Mapping[str, Any]], int]
-    # Sizes at which the checks of the document draw a line: the first beyond it; the one before it is tried as well.
+    # Accepted from earlier releases, and not read: where checks draw their lines is searched for.
     limits: tuple[int, ...] = ()
     # Size in the symbols of the shapes → what else a call must change where it becomes another one everywhere.
     in_step: Mapping[str, Callable[[OpCall, int], InStep]] = field(default_factory=dict)

@@ -153,9 +153,8 @@ class Operator:
     left_open: Mapping[str, Callable[[OpCall, Baseline], str | None]] = field(default_factory=dict)
     # Bytes of workspace the kernel wants; 0 where it needs none.
     workspace_size: Callable[[OpCall], int] | None = None
-    # Check → why no case tells it apart: whatever it refuses, a later one refuses with the same status.
+    # Accepted from earlier releases, and not read: derived.lock says what no call shows.
     answered_anyway: Mapping[str, str] = field(default_factory=dict)
-    # Check → later checks of another status that no declared case breaks together with it; their order is not tested.
     not_together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Name → what cases may be declared for under `sizes`; the audit proves that its first and last index count.
     sizes: Mapping[str, SizedAxis] = field(default_factory=dict)

@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.catalog.derive import REACHED
 from mluops_gtest.catalog.derived_lock import CHECKS, ORDER, Derivation
 from mluops_gtest.catalog.number_ranges import case_symbols
 from mluops_gtest.core.buffers import computed_bounds
@@ -164,7 +163,7 @@ def check_has_case(subject: Subject) -> Problems:
         )
         remedy = by_hand if subject.derived.has(CHECKS) else _line_of(subject, CHECKS)
         yield Problem(str(subject.generator), f"no negative case reaches {', '.join(lost)}", remedy)
-    calls = {one.first: one.what for one in subject.derived.unseen if one.reason == REACHED}
+    calls = {one.first: one.what for one in subject.derived.unseen if one.is_reached}
     for check in subject.operator.checks:
         call = "a case" if check.name in reached else calls.get(check.name)
         if check.subsumed is not None and call is not None:

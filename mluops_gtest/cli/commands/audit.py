@@ -294,8 +294,8 @@ def mutants(
 ) -> int:
     """Try all wrong implementations that operators ship on the stored cases: which cases catch which?
 
-    Beside them, wrong statuses are made from the ordered checks: one forgotten, exchanged with its neighbour, with
-    another status, or writing before it refuses. Exit 1 if the cases do not catch one, or one was not tried.
+    Beside them, wrong statuses are made from the ordered checks: one forgotten, asked behind later ones, with another
+    status, or writing before it refuses. Exit 1 if the cases do not catch one, or one was not tried.
 
     Examples:
       mluops-test audit mutants -j 2                           every operator, every case

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from mluops_gtest.authoring import Check, DType, Layout, OutputSpec, SizedAxis, Status, TensorSpec, call_of, exact
-from mluops_gtest.catalog.derive import REACHED
 from mluops_gtest.catalog.derived_lock import Derivation, DerivedCase, Unseen
 from mluops_gtest.catalog.make import each_check, make_case
 from mluops_gtest.catalog.number_ranges import case_symbols
@@ -111,8 +110,8 @@ def test_pairs_of_checks_that_no_case_tells_apart(problems_of, cases, untold):
 def test_pairs_that_the_derivation_gave_up_are_excused_and_listed_where_nothing_says_why(problems_of):
     derived = derived_with(
         ("null", "strided", "order", "same symbol"),
-        ("null", "rows_empty", "order", "none of 12 calls", 12),
-        ("null", "columns_empty", "order", "none of 7 calls", 7),
+        ("null", "rows_empty", "order", "none of 12 calls", 12, True),
+        ("null", "columns_empty", "order", "none of 7 calls", 7, True),
     )
     ((message, _, is_note),) = problems_of(checks_in_order, "null", *OTHERS, derived=derived)
     assert is_note
@@ -161,7 +160,7 @@ def test_what_no_derived_call_tells_is_a_note(problems_of):
 def test_a_check_that_is_declared_as_never_reached_and_is_by_a_derived_call_is_told(problems_of, operator):
     never = replace(operator.checks[2], subsumed="rank refuses it")
     checks = (*operator.checks[:2], never, *operator.checks[3:])
-    derived = derived_with(("strided", "", "x_strided_gap", REACHED))
+    derived = derived_with(("strided", "", "x_strided_gap", "a call reaches it", 0, False, True))
     found = problems_of(check_has_case, "null", "rank", "rows_empty", "columns_empty", derived=derived, checks=checks)
     message = "check strided: it is declared as never reached, but x_strided_gap does"
     assert found == [(message, "Remove strided from `subsumed`.", False)]

@@ -45,7 +45,7 @@ def refused(*holds, written=True, queries=()):
     return RefusedCall("call", holds, holds.index(False), written, frozenset(queries))
 
 
-def told(mutants, *holds, written=True):
+def names_told_by(mutants, *holds, written=True):
     """The names of the mutants that such a call shows."""
     return {name for name, one in mutants.items() if one.is_told_by(refused(*holds, written=written))}
 
@@ -53,25 +53,25 @@ def told(mutants, *holds, written=True):
 def test_each_mutant_shows_where_its_checks_answer(mutants_of):
     found = mutants_of(SMALL, SMALLER)
     alone = {"forgets_small", "not_supported_for_small"}
-    assert told(found, False, True) == alone | {"writes_before_small"}
-    assert told(found, False, True, written=False) == alone
+    assert names_told_by(found, False, True) == alone | {"writes_before_small"}
+    assert names_told_by(found, False, True, written=False) == alone
     # The other status shows the order of the two.
-    assert told(found, False, False, written=False) == alone | {"small_behind_smaller"}
-    assert told(found, True, False, written=False) == {"forgets_smaller", "bad_param_for_smaller"}
+    assert names_told_by(found, False, False, written=False) == alone | {"small_behind_smaller"}
+    assert names_told_by(found, True, False, written=False) == {"forgets_smaller", "bad_param_for_smaller"}
 
 
 def test_an_early_success_can_be_forgotten_refused_or_written(mutants_of):
     found = mutants_of(NONE)
-    assert told(found, False) == {"forgets_none", "bad_param_for_none", "writes_before_none"}
-    assert told(found, False, written=False) == {"bad_param_for_none"}
+    assert names_told_by(found, False) == {"forgets_none", "bad_param_for_none", "writes_before_none"}
+    assert names_told_by(found, False, written=False) == {"bad_param_for_none"}
     # One that owes its outputs may write.
-    assert told(mutants_of(replace(NONE, writes=True)), False) == {"forgets_none", "bad_param_for_none"}
+    assert names_told_by(mutants_of(replace(NONE, writes=True)), False) == {"forgets_none", "bad_param_for_none"}
 
 
 def test_a_check_that_needs_another_before_it_fails(mutants_of):
     same = replace(SMALLER, status=SMALL.status)
-    assert told(mutants_of(SMALL, same), False, None, written=False) >= {"forgets_small"}
-    assert told(mutants_of(SMALL, same), False, False, written=False) == {"not_supported_for_small"}
+    assert names_told_by(mutants_of(SMALL, same), False, None, written=False) >= {"forgets_small"}
+    assert names_told_by(mutants_of(SMALL, same), False, False, written=False) == {"not_supported_for_small"}
 
 
 def test_whatever_answers_alike_between_hides_a_check_that_is_asked_later(mutants_of):
@@ -80,9 +80,9 @@ def test_whatever_answers_alike_between_hides_a_check_that_is_asked_later(mutant
     behind = {name for name in found if "_behind_" in name}
     assert behind >= {"small_behind_smaller", "small_behind_none", "other_behind_none", "smaller_behind_none"}
     assert "small_behind_other" not in behind, "both answer alike"
-    assert told(found, False, False, False, True) & behind == set()
-    assert told(found, False, True, False, True) & behind == {"small_behind_smaller", "small_behind_none"}
-    assert told(found, False, True, True, False) & behind == {"small_behind_none"}
+    assert names_told_by(found, False, False, False, True) & behind == set()
+    assert names_told_by(found, False, True, False, True) & behind == {"small_behind_smaller", "small_behind_none"}
+    assert names_told_by(found, False, True, True, False) & behind == {"small_behind_none"}
 
 
 def test_a_block_is_asked_behind_a_later_one(mutants_of):
@@ -91,9 +91,9 @@ def test_a_block_is_asked_behind_a_later_one(mutants_of):
     found = mutants_of(*ranks, *(replace(SMALLER, name=name) for name in names[2:]))
     block = "geom_xyz_rank_to_pos_memo_rank_behind_pos_memo_strided"
     # Whatever else of the block is broken, the block behind it answers first.
-    assert block in told(found, False, False, True, False)
-    assert "geom_xyz_rank_behind_pos_memo_strided" not in told(found, False, False, True, False)
-    assert block not in told(found, True, True, False, True)
+    assert block in names_told_by(found, False, False, True, False)
+    assert "geom_xyz_rank_behind_pos_memo_strided" not in names_told_by(found, False, False, True, False)
+    assert block not in names_told_by(found, True, True, False, True)
     assert found[block].message == "asks geom_xyz_rank … pos_memo_rank behind pos_memo_strided"
 
 
