@@ -12,7 +12,6 @@ from mluops_gtest.authoring import (
     Baseline,
     Bound,
     Check,
-    Criterion,
     Definition,
     Draw,
     DType,
@@ -46,10 +45,7 @@ from .wrong_products import wrong_weights
 
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 # §1.5.1
-CRITERIA: Final[dict[DType, tuple[Criterion, ...]]] = {
-    DType.FLOAT: diff1_and_diff2(1e-5),
-    DType.HALF: diff1_and_diff2(3e-3),
-}
+CRITERIA: Final = {DType.FLOAT: diff1_and_diff2(1e-5), DType.HALF: diff1_and_diff2(3e-3)}
 # More input rows than this are refused.
 ROWS_LIMIT: Final = 1_000_000
 
@@ -179,8 +175,7 @@ def define_products(
     ends = (read, written) if to == 1 else (written, read)
     weights = {f"it {one.message}": of_weights(one.weights) for one in wrong_weights(2 - to) if one.name in _WEIGHTS}
     rows = {f"it {one.message}": of_rows(one.rows) for one in wrong_pairs(*ends) if one.name in _PAIRS}
-    suspects = {**products_suspects(written, products), **weights, **rows}
-    return Definition(reference, bound, suspects, pairs_work(*ends))
+    return Definition(reference, bound, {**products_suspects(written, products), **weights, **rows}, pairs_work(*ends))
 
 
 # How the axes of a filter become [Kd,] Kh, Kw, Ci, Co where they are others.
@@ -206,8 +201,7 @@ def torch_products(read: str, written: str, *, to: Literal[0, 1]) -> Callable[..
     """`torch_kernel` of such sums: gather, multiply, index_add_ in float32; half is rounded once."""
 
     def run(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-        order = _TORCH_ORDER.get(call.tensor("filters").layout)
-        filters = inputs["filters"].float()
+        filters, order = inputs["filters"].float(), _TORCH_ORDER.get(call.tensor("filters").layout)
         weights = (filters if order is None else filters.permute(order)).flatten(0, -3)
         matrices = (weights if to == 1 else weights.transpose(1, 2)).contiguous()
         rows, result = inputs[read].float(), outputs[written]
@@ -218,9 +212,6 @@ def torch_products(read: str, written: str, *, to: Literal[0, 1]) -> Callable[..
             result.copy_(sums)
 
     return run
-
-
-# Recipes.
 
 
 def draw_operands(

@@ -23,8 +23,8 @@ _KERNEL: Final = "DHW"
 _PAIRS, _COUNTS, _OUTPUT_ROWS = "indice_pairs", "indice_num", "num_active_out"
 _KERNELS: Final = ((1, 1, 1), (3, 3, 3), (1, 1, 3), (2, 2, 2), (3, 1, 1), (1, 3, 3), (1, 2, 1))
 _SIDES: Final = (1, 2, 3, 4, 5, 8)
-# Kernels of more offsets are too many to list their counts. One axis is enough for long kernels.
-_MOST_COUNTS: Final = {"D": 1 << 8, "H": 1 << 8, "W": 1 << 14}
+# Kernels of more offsets than the first number have one row alone; of more than the second nobody lists the counts.
+_MANY_COUNTS, _MOST_COUNTS = 1 << 8, 1 << 14
 _SIZES: Final = ("rows_in", "rows_out", "channels_in", "channels_out")
 
 
@@ -108,9 +108,16 @@ def _is_counted(filters: str, call: OpCall) -> bool:
 
 def _with_counts(filters: str, letter: str, call: OpCall, size: int) -> InStep:
     """With another length of that kernel axis every offset has a count, which is 0."""
-    kernel = _kernel_of(filters, call)
+    kernel, pairs = _kernel_of(filters, call), call.inputs.get(_PAIRS)
     offsets = math.prod({**kernel, letter: size}.values())
-    return InStep(params={_COUNTS: (0,) * offsets} if letter in kernel and offsets <= _MOST_COUNTS[letter] else {})
+    if letter in kernel and offsets <= _MANY_COUNTS:
+        return InStep(params={_COUNTS: (0,) * offsets})
+    if letter not in kernel or letter != _KERNEL[-1] or pairs is None or size > _MOST_COUNTS:
+        return InStep()
+    tensor = call.tensor(filters)
+    named = zip(axis_letters(tensor.layout, len(tensor.dims)), tensor.dims, strict=True)
+    row = tuple(size if one == letter else 1 if one in _KERNEL else length for one, length in named)
+    return InStep({filters: row, _PAIRS: (size, *pairs.dims[1:])}, {_COUNTS: (0,) * size})
 
 
 def _kernel_of(filters: str, call: OpCall) -> dict[str, int]:

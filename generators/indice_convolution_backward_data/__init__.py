@@ -106,54 +106,6 @@ CHECKS: Final = (
     checks.workspace("§3.8.3"),
 )
 
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY = {
-    "filters_layout": "a layout that is not listed has no axes, so filters_layout_rank refuses it",
-    "input_grad_empty": "without rows indice_pairs is empty, without channels filters is",
-    "filters_empty": "without channels output_grad or input_grad is empty, without offsets indice_pairs is",
-}
-
-# Pairs for which a bounded search found no call that breaks both: most exclude each other (a tensor without elements
-# is neither strided nor large), the others are not proved to. More kernel offsets than indice_num has entries are no
-# call at all: a library reads that many.
-NOT_TOGETHER = {
-    "sub_m": ("filters_large", "indice_pairs_large"),
-    "indice_pairs_dim0": ("input_grad_large", "output_grad_large", "filters_large", "indice_pairs_large"),
-    "arch": ("sub_m_even_kernel",),
-    "indice_pairs_rank": ("indice_pairs_rows",),
-    "indice_pairs_rows": ("indice_pairs_dim0", "indice_num_fits_pairs", "output_grad_rows", "sub_m_even_kernel"),
-    "output_grad_strided": ("output_grad_rows", "output_grad_empty"),
-    "filters_strided": ("output_grad_rows", "sub_m_even_kernel", "filters_empty"),
-    "indice_pairs_strided": ("output_grad_rows",),
-    "input_grad_strided": ("input_grad_empty",),
-    "inverse_unsupported": ("output_grad_rows",),
-    "input_grad_dim1": ("indice_pairs_large",),
-    "input_grad_dim0": ("filters_large", "indice_pairs_large"),
-    "indice_num_fits_pairs": ("input_grad_large", "filters_large", "indice_pairs_large", "filters_empty"),
-    "sub_m_rows": ("input_grad_large", "filters_large", "indice_pairs_large"),
-    "sub_m_centre": (
-        "input_grad_large",
-        "output_grad_large",
-        "filters_large",
-        "indice_pairs_large",
-        "output_grad_empty",
-    ),
-    "output_grad_rows": ("input_grad_large", "output_grad_large", "filters_large", "indice_pairs_large"),
-    "sub_m_even_kernel": (
-        "input_grad_large",
-        "output_grad_large",
-        "filters_large",
-        "indice_pairs_large",
-        "input_grad_empty",
-        "output_grad_empty",
-    ),
-    "input_grad_dtype_equal": ("input_grad_large", "filters_large", "indice_pairs_large"),
-    "filters_dtype_equal": ("indice_pairs_large",),
-    "input_grad_large": ("input_grad_empty", "output_grad_empty", "filters_empty"),
-    "output_grad_large": ("input_grad_empty", "output_grad_empty", "filters_empty"),
-    "filters_large": ("input_grad_empty", "output_grad_empty", "filters_empty"),
-}
-
 
 def products_of(call: OpCall) -> Products:
     """Each input row of a pair receives its output row of output_grad times W_kᵀ (§1.2.2).
@@ -323,8 +275,6 @@ OPERATOR: Final = Operator(
             (SIZE_NULL, "… output_grad_ptr_null"), without=("sub_m",)
         )
     },
-    not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
     definition=define_products("output_grad", "input_grad", products_of, to=0),
     precondition=sound_pairs("output_grad"),
     # The document says nothing of NaN and Inf.

@@ -70,18 +70,6 @@ CHECKS: Final = (
     checks.pointers(doc="§1.3"),
     checks.workspace("§2.2"),
 )
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY: Final = {
-    "features_empty": "without rows indice_pairs is empty, without channels filters_grad is",
-    "indice_pairs_empty": "without rows features is empty, without offsets filters_grad is",
-}
-
-# A tensor without elements is neither strided nor large.
-NOT_TOGETHER: Final = {
-    f"{tensor}_{refused}": (f"{tensor}_empty",)
-    for tensor in ("features", "output_grad", "indice_pairs")
-    for refused in ("strided", "large")
-}
 
 
 # The oracle: §3.1's products of gathered rows with sums that are exact in float64, rounded once. Pairs whose rows are
@@ -363,8 +351,6 @@ OPERATOR: Final = Operator(
     },
     # As released: the size comes first.
     queries={"mluOpGetIndiceConvolutionBackwardFilterWorkspaceSize": QueryChecks((SIZE_NULL, "… features_ptr_null"))},
-    not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
     reference=reference,
     bound=bound,
     suspects=SUSPECTS,

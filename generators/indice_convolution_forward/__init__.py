@@ -73,22 +73,6 @@ CHECKS: Final = (
     checks.workspace("§3.8 (4)"),
 )
 
-# Without one of these another check answers with the same status.
-ANSWERED_ANYWAY = {
-    "features_dtype": "filters has another dtype, or the same wrong one",
-    "filters_dtype": "features has another dtype, or the same wrong one",
-    "features_out_dtype": "features has another dtype, or the same wrong one",
-    "features_empty": "without rows indice_pairs is empty, without channels filters is",
-    "filters_empty": "without channels features or features_out is empty, without offsets indice_pairs is",
-}
-
-# A tensor without elements is neither strided nor large.
-NOT_TOGETHER = {
-    f"{tensor}_{kind}": (f"{tensor}_empty",)
-    for tensor in ("features", "filters", "features_out")
-    for kind in ("strided", "large")
-}
-
 
 def products_of(call: OpCall) -> Products:
     """Each output row of a pair receives its input row of features times W_k [Ci, Co]; a row that no pair names is +0.
@@ -247,8 +231,6 @@ OPERATOR: Final = Operator(
     },
     # As released: a call that ends early does not come to the size.
     queries={"mluOpGetIndiceConvolutionForwardWorkspaceSize": QueryChecks(("… features_ptr_null", SIZE_NULL))},
-    not_together=NOT_TOGETHER,
-    answered_anyway=ANSWERED_ANYWAY,
     definition=define_products("features", "features_out", products_of, to=1),
     # §1.1 calls a negative index invalid; the released kernel reads with it. No case has one before indice_num[k].
     precondition=sound_pairs("features_out"),
