@@ -23,8 +23,8 @@ from mluops_gtest.core.tensor import Array
 
 __all__ = ["SumOfTerms", "define_sums"]
 
-# Products or sums in progress: 512 KiB of float64 stay in the cache.
-_BLOCK: Final = 1 << 16
+# Products or sums in progress: 1 MiB of float64 stays in the cache.
+_BLOCK: Final = 1 << 17
 # The same where sums are exact whatever cancels: products sorted by sum for each block, so that blocks are larger.
 _EXACT_BLOCK: Final = 1 << 21
 _FLOAT32_BITS: Final = 24
@@ -123,7 +123,8 @@ class SumOfTerms:
             magnitude = self._in_float64(magnitudes=True) if magnitude is None else magnitude
         met = self.shape[2] if self.target is None else self.shaped(self.met[..., None])
         magnitude = np.ascontiguousarray(self.shaped(magnitude))
-        unit = lattice_unit(*self.operands, of_sums=magnitude)
+        # To look at the sums is worth it only where they are fewer.
+        unit = lattice_unit(*self.operands, of_sums=magnitude if magnitude.size < self.values.size else None)
         return Bound(magnitude, met, unit=unit, products=self.factor is not None)
 
     def columns(self, most: int) -> Array:
