@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 import numpy as np
 
@@ -28,6 +28,8 @@ _BLOCK: Final = 1 << 17
 # The same where sums are exact whatever cancels: products sorted by sum for each block, so that blocks are larger.
 _EXACT_BLOCK: Final = 1 << 21
 _FLOAT32_BITS: Final = 24
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,29 +232,20 @@ def define_sums(
 ) -> Definition:
     """The output is these sums; suspects call a term and the place of a sum by these words."""
 
-    @wraps(terms)
-    def reference(call: OpCall) -> Baseline:
-        return Baseline({output: terms(call).sums()})
-
-    @wraps(terms)
-    def bound(call: OpCall) -> Mapping[str, Bound]:
-        return {output: terms(call).bound()}
-
-    @wraps(terms)
-    def theory(call: OpCall) -> Theory:
-        return Theory(count_bytes(call).io_bytes, terms(call).operations)
+    def follow(make: Callable[[SumOfTerms, OpCall], _Made]) -> Callable[[OpCall], _Made]:
+        # Errors and the audit name the author's function.
+        return wraps(terms)(lambda call: make(terms(call), call))
 
     def lost(which: Callable[[SumOfTerms], Array]) -> Callable[[OpCall], Mapping[str, Array]]:
-        @wraps(terms)
-        def outputs(call: OpCall) -> Mapping[str, Array]:
-            given = terms(call)
-            return {output: given.without(which(given)).sums()}
+        return follow(lambda of, _: {output: of.without(which(of)).sums()})
 
-        return outputs
-
-    suspects = {
-        f"the last {term} of every {place} wins": lost(lambda given: ~given.outermost(last=True)),
-        f"the first {term} of every {place} is missing": lost(lambda given: given.outermost(last=False)),
-        f"the last {term} of every {place} is missing": lost(lambda given: given.outermost(last=True)),
-    }
-    return Definition(reference, bound, suspects, theory)
+    return Definition(
+        reference=follow(lambda of, _: Baseline({output: of.sums()})),
+        bound=follow(lambda of, _: {output: of.bound()}),
+        suspects={
+            f"the last {term} of every {place} wins": lost(lambda of: ~of.outermost(last=True)),
+            f"the first {term} of every {place} is missing": lost(lambda of: of.outermost(last=False)),
+            f"the last {term} of every {place} is missing": lost(lambda of: of.outermost(last=True)),
+        },
+        theory=follow(lambda of, call: Theory(count_bytes(call).io_bytes, of.operations)),
+    )
