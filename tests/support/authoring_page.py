@@ -22,8 +22,10 @@ from mluops_gtest.authoring import (
     roundings,
     rows,
     space,
+    sum_of_terms,
     sums,
     suspects,
+    wrong_sums,
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "authoring.md"
@@ -62,16 +64,8 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
         authoring,
         (
             *("Operator", "TensorSpec", "OutputSpec", "axis", "ParamMessage", "ParamField", "EnumSpec"),
-            *(
-                "Check",
-                "CheckVerdict",
-                "QueryChecks",
-                "SIZE_NULL",
-                "UndefinedDataError",
-                "Theory",
-                "Mutant",
-                "Definition",
-            ),
+            *("Check", "CheckVerdict", "QueryChecks", "SIZE_NULL", "UndefinedDataError", "Theory", "Mutant"),
+            "Definition",
         ),
     ),
     "What functions return": (authoring, ("Baseline", "Recipe", "RecipeOutput", "ContentError")),
@@ -88,6 +82,8 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Calls from arrays": (authoring, ("call_of", "argument", "dtype_of")),
     "Criteria": (authoring, ("exact", "diff1_and_diff2", "Criterion", "CriterionKind")),
     "Random numbers": (authoring, ("Draw", "Stream")),
+    "Definitions: `mluops_gtest.authoring.sum_of_terms`": (sum_of_terms, tuple(sum_of_terms.__all__)),
+    "Mutants of sums: `mluops_gtest.authoring.wrong_sums`": (wrong_sums, tuple(wrong_sums.__all__)),
     "Checks: `mluops_gtest.authoring.checks`": (checks, _own(checks)),
     "C functions: `mluops_gtest.authoring.c_api`": (c_api, tuple(c_api.__all__)),
     "Rows that lie anywhere: `mluops_gtest.authoring.rows`": (rows, tuple(rows.__all__)),

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from generators._shared.interpolation import (
+    Direction,
     changed_weights,
     draw_triples,
     draw_values,
     exact_bits,
     nearest_triples,
     network_operands,
-    refuse_ill_conditioned,
     shortened,
 )
 from mluops_gtest.authoring import Draw, DType, diff1_and_diff2
@@ -147,10 +147,19 @@ def test_network_operands_round_the_weights_to_the_type():
 
 def test_half_terms_are_also_added_in_half():
     """1 + 2^-11 + … in half never leaves 1; float32 adds it up."""
-    terms = np.array([1.0] + [2.0**-11] * 64)[:, None]
-    refuse_ill_conditioned(terms, DType.FLOAT, diff1_and_diff2(3e-3))
+    direction = Direction("grad_output", "grad_features", diff1_and_diff2(3e-3))
+    grad = np.array([[[1.0] + [2.0**-11] * 64]])
+    # The first entry of each point alone counts, in cell 0.
+    indices = np.broadcast_to(np.array([0, 1, 1], "<i4"), (1, 65, 3))
+    weights = (indices == 0).astype(np.float64)
+
+    def make(dtype):
+        operands = (operand.astype(dtype.storage) for operand in (grad, weights))
+        direction.made({}, dtype, (1, 1, 2, 65), indices, *operands)
+
+    make(DType.FLOAT)
     with pytest.raises(ContentError, match="half sums"):
-        refuse_ill_conditioned(terms, DType.HALF, diff1_and_diff2(3e-3))
+        make(DType.HALF)
 
 
 @pytest.mark.parametrize(("bits", "kept"), [(8, 1 + 2.0**-7), (11, 1 + 2.0**-10)])
