@@ -110,7 +110,12 @@ def copied(with_outputs, tmp_path):
 class TestSavedOutputs:
     def test_failed_keeps_those_that_fail_and_diff_shows_them(self, cli, run):
         result = run(
-            CASE, "voxel_pooling_forward/batch_size_all_batch_size_0", "--backend", wrong("AllZero"), "--save-outputs", "failed"
+            CASE,
+            "voxel_pooling_forward/batch_size_all_batch_size_0",
+            "--backend",
+            wrong("AllZero"),
+            "--save-outputs",
+            "failed",
         )
         assert sorted(p.parent.name for p in result.folder.rglob("outputs.json")) == ["bevdepth_twin"]
         command = f"mluops-test diff {CASE} --from {result.folder}"
