@@ -7,7 +7,7 @@ hold either; a pair that is given up is recorded with its reason.
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Final
@@ -89,8 +89,8 @@ def derive(
 ) -> tuple[tuple[DerivedCase, ...], tuple[Unseen, ...]]:
     """The cases of these standards, and what no call shows.
 
-    A declared case stands for a derived one of the same call, or of the same name and check. Cases of the lock that
-    still hold are preferred.
+    A declared case stands for a derived one of the same call, or of the same name that breaks the same check. Cases of
+    the lock that still hold are preferred.
     """
     cases: list[DerivedCase] = []
     unseen: list[Unseen] = []
@@ -109,12 +109,13 @@ def derive(
             found = derive_checks(search, drafts)
         else:
             found = derive_order(
-                search, [] if locked is None else [one for one in locked.cases if one.standard == ORDER]
+                search, [] if locked is None else [one for one in locked.cases if one.standard == ORDER], drafts
             )
         for case in found[0]:
             key = call_key(_applied(search.bases[case.base], case))
             namesake = drafts.get(case.name)
-            if key in known or (namesake is not None and namesake.expect.check == case.expect.check is not None):
+            is_same = namesake is not None and namesake.expect.check == case.expect.check is not None
+            if key in known or (is_same and standard.name == CHECKS):
                 continue
             complete = _completed(operator, drafts[case.base], case)
             if complete is not None:
@@ -285,7 +286,7 @@ def _derived(search: Search, look: Look, standard: str, name: str, more: str = "
     )
 
 
-def derive_order(search: Search, locked: Sequence[DerivedCase]) -> Found:
+def derive_order(search: Search, locked: Sequence[DerivedCase], declared: Container[str]) -> Found:
     """For every two checks of different statuses the calls that show which comes first; few calls show many pairs."""
     operator = search.operator
     reachable = [place for place, check in enumerate(operator.checks) if check.subsumed is None]
@@ -308,14 +309,20 @@ def derive_order(search: Search, locked: Sequence[DerivedCase]) -> Found:
         names = operator.checks[first].name, operator.checks[later].name
         if look is not None and wanted & set(orders_told_by(operator, look)):
             look = _extended(search, look, wanted)
-            name = f"{names[0]}_before_{names[1]}"
-            cases[name] = _order_case(search, look, name)
-            shows[name] = set(orders_told_by(operator, look))
+            found = set(orders_told_by(operator, look))
+            name = _order_name(operator, first, [later, *sorted(one.later for one in found)], declared)
+            cases[name], shows[name] = _order_case(search, look, name), found
             wanted -= shows[name]
         if wanted & both:
             what, words = "order" if both <= wanted else "behind", reason or f"none of {calls} calls"
             unseen.append(Unseen(*names, what, words, calls, is_unexplained=not reason))
     return [cases[name] for name in _needed(shows)], unseen
+
+
+def _order_name(operator: Operator, first: int, later: Sequence[int], declared: Container[str]) -> str:
+    """The name after two checks whose order the call shows; of another pair where a declared case has the name."""
+    names = [f"{operator.checks[first].name}_before_{operator.checks[place].name}" for place in later]
+    return next((name for name in names if name not in declared), names[0])
 
 
 def _needed(shows: Mapping[str, set[Demand]]) -> list[str]:

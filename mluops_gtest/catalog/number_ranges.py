@@ -26,7 +26,7 @@ _Dims = tuple[int, ...]
 
 _MOST: Final = 2**31 - 1
 # Two sizes of these are large together, where each alone leaves small what has no other size.
-_FACTORS: Final = (1 << 12, 1 << 14, 1 << 17, 1 << 19)
+_FACTORS: Final = (1 << 11, 1 << 14, 1 << 17, 1 << 19)
 # Of an array that is no longer every entry is looked at alone.
 MOST_ENTRIES: Final = 3
 

@@ -73,7 +73,8 @@ def test_a_space_that_passes_2_31_is_noted(catalogue, name):
     for case_id, entry in read_lock(lock_path(catalogue.roots[0].stored, name)).items():
         spaces = [value for key, value in entry.params.items() if key.endswith("_space") and min(value, default=0) > 0]
         cells = [math.prod(space) * entry.params["batch"] for space in spaces]
-        if max(cells, default=0) >= 2**31 and "2^31" not in catalogue.drafts[case_id].note:
+        draft = catalogue.drafts[case_id]
+        if max(cells, default=0) >= 2**31 and not draft.is_derived and "2^31" not in draft.note:
             silent.append(case_id)
     assert silent == []
 

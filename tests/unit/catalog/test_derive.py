@@ -170,6 +170,14 @@ def test_a_declared_case_stands_for_a_derived_one_of_its_name_and_check(pick):
     assert "handle_null" in [case.name for case in pick.derive(drafts=dict(drafts, handle_null=other))[0]]
 
 
+def test_a_call_that_shows_an_order_is_named_after_a_pair_whose_name_is_free(pick):
+    drafts = dict(pick.drafts, handle_null_before_table_strided=pick.drafts["no_handle"])
+    cases = {case.name: case for case in pick.derive(drafts=drafts)[0]}
+    assert "handle_null_before_table_strided" not in cases
+    changes = pick.find("handle_null_before_table_strided").changes
+    assert [name for name, case in cases.items() if name.startswith("handle_null_before_") and case.changes == changes]
+
+
 def _looks(pick, operator):
     search = Search(operator, {"valid": pick.base}, None)
     return [search.look_at("valid", (), pick.make(case)) for case in pick.cases]
