@@ -46,7 +46,8 @@ def test_every_transition(before, now, word, blocks):
 
 
 def test_the_table_has_every_transition():
-    assert {word for _, _, word, _ in TABLE} == {transition.value for transition in Transition}
+    # What replaces a case stands in its root, not in results.
+    assert {word for _, _, word, _ in TABLE} | {"replaced"} == {transition.value for transition in Transition}
 
 
 @pytest.mark.parametrize(
