@@ -26,7 +26,7 @@ from mluops_gtest.core.operator_parts import C_API, EXACT, MUTANTS, REDUCTIONS, 
 
 DERIVED_NAME: Final = "derived.lock"
 # Raised when the same operator gets other cases, so that its lock is derived anew.
-VERSION: Final = 2
+VERSION: Final = 3
 CHECKS, ORDER = "checks", "order"
 SIZES, DTYPES, PRECISION, NONFINITE = "sizes", "dtypes", "precision", "nonfinite"
 # Their cases differ from the base in values; a file may have several entries of each. With the keys beyond `base`.
@@ -61,11 +61,11 @@ class DerivedCase(Value):
     """A case that follows from its base: what it has instead, and what must come back."""
 
     name: str
-    standard: str
     base: str
-    tags: tuple[str, ...]
     doc: str
     expect: Expect
+    standard: str = CHECKS
+    tags: tuple[str, ...] = ("negative",)
     changes: Mapping[str, Change] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""

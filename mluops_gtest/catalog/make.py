@@ -439,5 +439,6 @@ def _refuse_degenerate(draft: CaseDraft, operator: Operator, case: Case) -> None
     if constant and draft.expect.degenerate is None:
         words = f": the baseline of {', '.join(constant)} is constant, which proves little. "
         raise _refusal(draft, f"{words}Change the data, or declare `degenerate: <reason>`.")
-    if not constant and draft.expect.degenerate is not None:
+    # A derived case is constant with its own seed, perhaps with no other.
+    if not constant and draft.expect.degenerate is not None and not draft.is_derived:
         raise _refusal(draft, " is declared degenerate, but every output varies. Remove `degenerate`.")

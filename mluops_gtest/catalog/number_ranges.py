@@ -25,8 +25,9 @@ Spec = TensorSpec | OutputSpec
 _Dims = tuple[int, ...]
 
 _MOST: Final = 2**31 - 1
-# Two sizes of these are large together, where each alone leaves small what has no other size.
-_FACTORS: Final = (1 << 11, 1 << 14, 1 << 17, 1 << 19)
+# Two sizes of these are large together, where each alone leaves small what has no other size: the first with the last
+# beside a factor of 2. The last is the most rows that documents allow, so that few entries of arrays are written out.
+_FACTORS: Final = (1_100, 1 << 14, 1 << 17, 1_000_000)
 # Of an array that is no longer every entry is looked at alone.
 MOST_ENTRIES: Final = 3
 

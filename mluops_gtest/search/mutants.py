@@ -160,6 +160,7 @@ def status_trials(subject: Subject, *, first_kill: bool) -> Iterator[Trial]:
         yield Trial(subject.name, "status", one.name, one.message, place, caught_by, idle=idle)
 
 
+_SIGNED_16_BITS: Final = 1 << 15
 # Several rules ask for the same few cases again and again; all of them would fill the memory.
 _CACHED_CASES: Final = 256
 
@@ -176,7 +177,12 @@ def subject_of(session: Session, name: str, seeds: int) -> Subject:
         return make_reseeded(declared[case_id], operator, seed, source.lock.get(case_id))
 
     declarations = catalogue.root_of(name).cases / f"{name}.yaml"
-    stored = {case_id: source.load(case_id) for case_id in declared if catalogue.stored_path(case_id).exists()}
+    stored = {
+        case_id: source.load(case_id)
+        for case_id, draft in declared.items()
+        # Indices in 16 bits show nowhere else, and no committed case is so large.
+        if catalogue.stored_path(case_id).exists() or any(size > _SIGNED_16_BITS for size in draft.sizes.values())
+    }
     return Subject(
         operator=operator,
         generator=catalogue.operators.files[name],
