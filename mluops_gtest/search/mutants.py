@@ -166,7 +166,7 @@ _CACHED_CASES: Final = 256
 
 
 def subject_of(session: Session, name: str, seeds: int) -> Subject:
-    """The operator with its declared cases, the stored ones complete."""
+    """The operator with its declared cases; complete are the stored ones and those with more positions than 2^15."""
     catalogue = session.catalogue
     operator = catalogue.operators[name]
     declared = catalogue.drafts_of(name)
@@ -177,11 +177,13 @@ def subject_of(session: Session, name: str, seeds: int) -> Subject:
         return make_reseeded(declared[case_id], operator, seed, source.lock.get(case_id))
 
     declarations = catalogue.root_of(name).cases / f"{name}.yaml"
+    counted = {symbol for spec in operator.inputs for symbol in spec.positions.values()}
+    along = [axis for axis, one in operator.axes.items() if one.symbol in counted]
     stored = {
         case_id: source.load(case_id)
         for case_id, draft in declared.items()
-        # Indices in 16 bits show nowhere else, and no committed case is so large.
-        if catalogue.stored_path(case_id).exists() or any(size > _SIGNED_16_BITS for size in draft.sizes.values())
+        # Positions in 16 bits show nowhere else, and few committed cases are so large.
+        if catalogue.stored_path(case_id).exists() or any(draft.sizes.get(axis, 0) > _SIGNED_16_BITS for axis in along)
     }
     return Subject(
         operator=operator,

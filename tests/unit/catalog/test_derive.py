@@ -11,7 +11,7 @@ from mluops_gtest.authoring.checks import layout
 from mluops_gtest.base.errors import ContentError, DeclarationError
 from mluops_gtest.catalog.declarations import draft_of, load_written
 from mluops_gtest.catalog.derive import Demand, derive, orders_told_by, update_lock
-from mluops_gtest.catalog.derived_lock import Derivation, DerivedCase, Standard, derived_bytes, read_derived
+from mluops_gtest.catalog.derived_lock import VERSION, Derivation, DerivedCase, Standard, derived_bytes, read_derived
 from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue
@@ -328,7 +328,7 @@ def test_the_lock_keeps_every_case(pick, tmp_path):
 )  # fmt: skip
 def test_a_broken_lock_is_refused(tmp_path, line, words):
     path = tmp_path / "derived.lock"
-    path.write_text('{"version":2,"source":"abc"}\n' + line + "\n")
+    path.write_text(f'{{"version":{VERSION},"source":"abc"}}\n{line}\n')
     with pytest.raises(ContentError, match=words) as caught:
         read_derived(path)
     assert f"{path}:2" in str(caught.value)
