@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from generators._shared.points import lattice_fault, nearest_stand_apart
+from generators._shared.points import lattice_fault
+from generators.three_nn_forward import nearest_stand_apart
 from mluops_gtest.authoring import (
     Array,
     CriterionKind,
