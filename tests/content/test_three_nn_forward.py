@@ -141,7 +141,8 @@ def test_exact_distances_are_asked_for_on_lattices_alone_and_every_other_case_ha
     reseed: Reseed | None,
 ) -> None:
     exact = {"dist2": {CriterionKind.DIFF3: 0.0}}
-    for name in computing("network", "heavy"):
+    # Criteria of a base would be those of all the calls, wrong in one place, that are derived from it.
+    for name in set(computing("network", "heavy")) - {"valid_default", "valid_half"}:
         inputs = make_with(name, reseed)
         criteria = {
             output: {one.kind: one.threshold for one in wanted} for output, wanted in DRAFTS[name].criteria.items()
