@@ -16,7 +16,14 @@ from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.echo import echo
-from mluops_gtest.cli.options import format_option, jobs_option, operators_option, root_option, selection_options
+from mluops_gtest.cli.options import (
+    format_option,
+    jobs_option,
+    operators_option,
+    root_option,
+    selection_options,
+    value_option,
+)
 from mluops_gtest.core.case import TAGS, Query
 
 if TYPE_CHECKING:
@@ -221,13 +228,11 @@ def command() -> None:
 @command.command("operators")
 @_operators_option
 @root_option
-@click.option(
-    "--seeds",
-    type=click.IntRange(0, 1000),
+@value_option(
+    "--seeds N",
+    click.IntRange(0, 1000),
+    "Compare kernel and reference under N other seeds, e.g. --seeds 2.",
     default=20,
-    show_default=True,
-    metavar="N",
-    help="Compare kernel and reference under N other seeds, e.g. --seeds 2.",
 )
 @click.option("--rules", is_flag=True, help="Only print the rules and what each demands.")
 @format_option("text", "json")
@@ -274,11 +279,10 @@ def audit_rules(roots: tuple[str, ...], operators: tuple[str, ...], seeds: int, 
 @_operators_option
 @root_option
 @click.option("--first-kill", is_flag=True, help="Leave each wrong implementation at the first case that catches it.")
-@click.option(
-    "--budget",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Begin nothing more after that time, e.g. --budget 60; what is not tried does not count as passed.",
+@value_option(
+    "--budget SECONDS",
+    click.FloatRange(0, min_open=True),
+    "Begin nothing more after that time, e.g. --budget 60; what is not tried does not count as passed.",
 )
 @jobs_option
 @click.option("--list", "every", is_flag=True, help="Name every wrong implementation and the cases that catch it.")

@@ -15,6 +15,7 @@ from mluops_gtest.cli.options import (
     run_option,
     sampling_options,
     selection_options,
+    value_option,
 )
 from mluops_gtest.core.case import Query
 
@@ -153,12 +154,8 @@ def _print(console: "Console", backends: Sequence[str], found: "Sequence[TimedPa
 @click.command("device-spec")
 @click.argument("file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--measure", is_flag=True, help="Measure this machine with numpy: memory copies and matrix products.")
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the measured description here, e.g. -o host.yaml.  [default: standard output]",
+@value_option(
+    "-o --out FILE", "file", "Write the measured description here, e.g. -o host.yaml.  [default: standard output]"
 )
 def device_spec(file: Path | None, measure: bool, out: Path | None) -> None:
     """Check and show the description of a device, or measure this machine.

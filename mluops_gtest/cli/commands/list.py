@@ -20,6 +20,7 @@ from mluops_gtest.cli.options import (
     reseed_option,
     root_option,
     selection_options,
+    value_option,
 )
 from mluops_gtest.core.case import Case, Expect, Query
 
@@ -283,9 +284,7 @@ _MIN_WIDTH_FOR_SUMMARIES = 110
     "--c", "as_c", is_flag=True, help="Print the C prototypes of the operator, or a whole header for all operators."
 )
 @click.option("--page", "as_page", is_flag=True, help="Print the operator's page for readers, in Markdown.")
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the page there, e.g. --out ball_query.md."
-)
+@value_option("--out", "file", "Write the page there, e.g. --out ball_query.md.")
 @root_option
 def operators(roots: tuple[str, ...], operator: str | None, as_c: bool, as_page: bool, out: Path | None) -> None:
     """Show the known operators; with a name, show everything about that operator.

@@ -24,6 +24,7 @@ from mluops_gtest.cli.options import (
     root_option,
     run_option,
     timeout_option,
+    value_option,
 )
 from mluops_gtest.core.case import Query
 
@@ -41,25 +42,17 @@ _MAX_NAME: Final = 100
     "What the case fails on, as for `run`, e.g. -b my_kernels.py or -b c:./libmykernels.so.",
     required=True,
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="The smallest case, .prototxt or .pb, e.g. --out small.prototxt.  [default: ./<case>_minimised.prototxt]",
+@value_option(
+    "--out FILE",
+    "file",
+    "The smallest case, .prototxt or .pb, e.g. --out small.prototxt.  [default: ./<case>_minimised.prototxt]",
 )
-@click.option(
+@value_option(
     "--standalone",
-    type=click.Choice(["py", "c"]),
-    help="Also write one file beside --out that shows the failure without mluops-test, e.g. --standalone py.",
+    click.Choice(["py", "c"]),
+    "Also write one file beside --out that shows the failure without mluops-test, e.g. --standalone py.",
 )
-@click.option(
-    "--calls",
-    type=click.IntRange(2),
-    default=300,
-    show_default=True,
-    metavar="N",
-    help="Call the backend at most so often, e.g. --calls 1000.",
-)
+@value_option("--calls N", click.IntRange(2), "Call the backend at most so often, e.g. --calls 1000.", default=300)
 @adapter_options
 @isolate_option("a worker process")
 @timeout_option("Take the case for hanging after so long, e.g. --timeout 5.")

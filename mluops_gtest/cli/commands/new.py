@@ -14,6 +14,7 @@ from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.files import replace_text
 from mluops_gtest.cli.c_prototype import read_operator
 from mluops_gtest.cli.echo import echo
+from mluops_gtest.cli.options import value_option
 
 # Templates are text files, so that no tool takes them for modules of this package.
 _SUFFIX = ".txt"
@@ -67,21 +68,22 @@ def new_backend(name: str, force: bool) -> None:
 
 @command.command("operator")
 @click.argument("name")
-@click.option(
+@value_option(
     "--root",
-    type=click.Path(path_type=Path, file_okay=False),
+    "folder",
+    "Write into this folder, e.g. --root my_operators; it is made if needed.  [default: this folder]",
     default=Path(),
-    help="Write into this folder, e.g. --root my_operators; it is made if needed.  [default: this folder]",
+    show_default=False,
 )
 @click.option(
     "--prototype",
     help="Read the arguments of this C function, and mark what is left to say, e.g. --prototype 'mluOpStatus_t "
     "mluOpAbs(mluOpHandle_t handle, …)'.",
 )
-@click.option(
+@value_option(
     "--header",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Read them from this header, which has --function NAME, e.g. --header mlu_op.h --function mluOpAbs.",
+    "existing file",
+    "Read them from this header, which has --function NAME, e.g. --header mlu_op.h --function mluOpAbs.",
 )
 @click.option("--function", help="The C function in --header, e.g. --function mluOpAbs.")
 def new_operator(name: str, root: Path, prototype: str | None, header: Path | None, function: str | None) -> None:

@@ -11,7 +11,14 @@ import click
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ExitCode, HarnessError, UsageError
-from mluops_gtest.cli.options import options_from, run_options, selection_options, stands_in_settings, typed_options
+from mluops_gtest.cli.options import (
+    options_from,
+    run_options,
+    selection_options,
+    stands_in_settings,
+    typed_options,
+    value_option,
+)
 from mluops_gtest.core.case import LARGEST_RESEED, NAMED_TAGS, Query
 
 if TYPE_CHECKING:
@@ -37,11 +44,10 @@ _ABSENT = "–"
 @click.command("run")
 @selection_options
 @run_options("backend", "allow_empty_shard")
-@click.option(
-    "--resume",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    metavar="DIR",
-    help="Finish an interrupted run with the options it had, e.g. --resume mluops-results/20260101-120000.",
+@value_option(
+    "--resume DIR",
+    "existing folder",
+    "Finish an interrupted run with the options it had, e.g. --resume mluops-results/20260101-120000.",
 )
 @run_options("cluster", "labels")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the closing lines.")
