@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mluops_gtest.authoring.calls import dtype_of
 from mluops_gtest.authoring.random import MAX_LANES, Draw
 from mluops_gtest.base.errors import ContentError, DeclarationError, HarnessError, OperatorError, repr_short, suggestion
+from mluops_gtest.base.typed_files import plain_json
 from mluops_gtest.casefiles.lock import LockedTensor, LockEntry
 from mluops_gtest.core.buffers import (
     ask_about_call,
@@ -70,14 +71,7 @@ def as_declared(case: Case, draft: CaseDraft, operator: Operator) -> Case:
 
 
 def _plain_params(case: Case) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in case.params.items()}
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no number that is not finite, and NaN would equal no line of the lock: the word stands for it."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return {name: plain_json(value) for name, value in case.params.items()}
 
 
 def _described(tensors: Iterable[Tensor]) -> list[LockedTensor]:
