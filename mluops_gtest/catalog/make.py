@@ -178,6 +178,11 @@ def make_fuzz_case(draft: CaseDraft, operator: Operator, spoil: Callable[[Case],
     return _wrap_operator_errors(draft, operator, lambda: _make_fuzz_case(draft, operator, spoil))
 
 
+def make_call(draft: CaseDraft, operator: Operator) -> Case:
+    """The call of the case as the recipe makes it, without a baseline."""
+    return _wrap_operator_errors(draft, operator, lambda: _draw_call(draft, operator))
+
+
 def _wrap_operator_errors(draft: CaseDraft, operator: Operator, make: Callable[[], Case]) -> Case:
     """What `make` gives; what the operator's own code raises is told with the case."""
 
@@ -213,12 +218,16 @@ def _make_declared(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
 
 
 def _make_fuzz_case(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
-    case = spoil(_draw(draft, operator, call_recipe(draft, operator, Draw(draft.seed))))
+    case = spoil(_draw_call(draft, operator))
     answer = ask_about_call(operator, operator.reference, operator.answer, bind_values(case, operator), "a drawn call")
     # Nobody looked at what was drawn: a constant baseline is no mistake.
     expect = replace(case.expect, status=answer.status, check=answer.check, degenerate="drawn")
     case = replace(case, expect=expect)
     return _with_baseline(case, draft, operator) if answer.computes else _without_baseline(case, operator, answer)
+
+
+def _draw_call(draft: CaseDraft, operator: Operator) -> Case:
+    return _draw(draft, operator, call_recipe(draft, operator, Draw(draft.seed)))
 
 
 def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:

@@ -1,6 +1,7 @@
 """`mluops-test convert`, `export` and `schema`: case files for other programs."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -82,9 +83,7 @@ def _target_suffix(source: Path, form: str | None) -> str:
 @value_option("--out", "folder", "Write to this new or empty folder, e.g. --out released.", required=True)
 @format_option("prototxt", "pb", words="Text or binary files, e.g. --format pb.")
 @file_options
-def export_cases(
-    query: Query, roots: tuple[str, ...], out: Path, form: str, strict: bool, allow_outside_paths: bool
-) -> int:
+def export_cases(query: Query, roots: tuple[str, ...], out: Path, form: str, **reading: Any) -> int:
     """Write cases for the released runner (mluop_gtest).
 
     Each case becomes OPERATOR/test_case/NAME with only the fields of the schema and the ids input1, …, output1, …;
@@ -104,7 +103,7 @@ def export_cases(
 
     session = Session(roots)
     chosen = session.select(query).cases
-    source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
+    source = session.source(chosen, **reading)
     export = Export(out, f".{form}", source.schema)
     broken = 0
     for selected in track(chosen, len(chosen), stderr()):

@@ -88,14 +88,11 @@ def causes_page(causes: Sequence[CauseTrend], runs: Sequence[Run]) -> Iterator[T
         return
     table = _table(("cause",), ("cases",), ("first seen", "last seen", "over runs"))
     for cause in causes:
-        first, last = (_when(runs[place]) for place in (cause.first, cause.last))
+        ends = (runs[place] for place in (cause.first, cause.last))
+        first, last = (escape(f"{run.started} {run.commit}".rstrip()) for run in ends)
         numbers = sparkline(tuple(map(float, cause.counts)))
         table.add_row(escape(cause.headline), str(cause.counts[cause.last]), first, last, numbers)
     yield table
-
-
-def _when(run: Run) -> str:
-    return escape(f"{run.started} {run.commit}".rstrip())
 
 
 def _table(left: Sequence[str], right: Sequence[str], last: Sequence[str]) -> Table:

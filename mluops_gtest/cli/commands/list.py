@@ -167,15 +167,7 @@ _LONG = 16
 @reseed_option
 @file_options
 @click.pass_context
-def show(
-    ctx: click.Context,
-    /,
-    roots: tuple[str, ...],
-    case: str,
-    reseed: int | None,
-    strict: bool,
-    allow_outside_paths: bool,
-) -> None:
+def show(ctx: click.Context, /, roots: tuple[str, ...], case: str, **reading: Any) -> None:
     """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line.
 
     Examples:
@@ -189,7 +181,7 @@ def show(
 
     session = Session(roots)
     chosen = session.select_one(case)
-    source = session.source((chosen,), strict=strict, allow_outside_paths=allow_outside_paths, reseed=reseed)
+    source = session.source((chosen,), **reading)
     loaded = source.load(chosen.id)
     note = "; ".join(filter(None, (chosen.note, chosen.draft.note if chosen.draft else "")))
     console = stdout()
