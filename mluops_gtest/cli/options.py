@@ -53,6 +53,11 @@ def value_option(typed: str, kind: Any, words: str, **own: Any) -> Callable[[F],
     return click.option(*names, **how | own)
 
 
+def flag_option(typed: str, words: str) -> Callable[[F], F]:
+    """An option without a value, written as in `value_option`."""
+    return click.option(*typed.split(), is_flag=True, help=words)
+
+
 def format_option(*forms: str, words: str = "How to print, e.g. --format json.") -> Callable[[F], F]:
     """--format, by default the first of these, which the command gets as `form`."""
     choice = click.Choice(forms)
@@ -293,12 +298,7 @@ def selection_options(function: Callable[..., T]) -> Callable[..., T]:
             default="",
             show_default=False,
         ),
-        click.option(
-            "--all",
-            "everything",
-            is_flag=True,
-            help=f"Every declared case except those tagged {', '.join(NAMED_TAGS)}.",
-        ),
+        flag_option("--all everything", f"Every declared case except those tagged {', '.join(NAMED_TAGS)}."),
         root_option,
     )
     return options(with_query)

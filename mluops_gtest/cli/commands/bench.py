@@ -12,6 +12,7 @@ from mluops_gtest.cli.options import (
     adapter_options,
     backend_option,
     file_options,
+    flag_option,
     run_option,
     sampling_options,
     selection_options,
@@ -153,7 +154,7 @@ def _print(console: "Console", backends: Sequence[str], found: "Sequence[TimedPa
 
 @click.command("device-spec")
 @click.argument("file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--measure", is_flag=True, help="Measure this machine with numpy: memory copies and matrix products.")
+@flag_option("--measure", "Measure this machine with numpy: memory copies and matrix products.")
 @value_option(
     "-o --out FILE", "file", "Write the measured description here, e.g. -o host.yaml.  [default: standard output]"
 )

@@ -8,7 +8,14 @@ import click
 from mluops_gtest.base.errors import ContentError, ExitCode, NothingSelectedError, UsageError
 from mluops_gtest.base.files import BINARY, CASE_SUFFIXES, TEXT
 from mluops_gtest.base.text import pluralize
-from mluops_gtest.cli.options import file_options, format_option, root_option, selection_options, value_option
+from mluops_gtest.cli.options import (
+    file_options,
+    flag_option,
+    format_option,
+    root_option,
+    selection_options,
+    value_option,
+)
 from mluops_gtest.core.case import Query
 
 
@@ -20,7 +27,7 @@ from mluops_gtest.core.case import Query
     click.Choice(["prototxt", "pb"]),
     "For folders: the format to write, e.g. --to pb.  [default: the other format of each file]",
 )
-@click.option("--drop-unknown", is_flag=True, help="Convert a text file even if unknown fields get lost.")
+@flag_option("--drop-unknown", "Convert a text file even if unknown fields get lost.")
 @root_option
 def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop_unknown: bool) -> int:
     """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder and everything below it.

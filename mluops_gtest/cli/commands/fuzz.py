@@ -11,6 +11,7 @@ import click
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.options import (
     cluster_options,
+    flag_option,
     operators_option,
     options_from,
     root_option,
@@ -54,7 +55,7 @@ _MAX_BROKEN = 5
 @run_options("backend", "serve")
 @worker_options
 @cluster_options
-@click.option("-q", "--quiet", is_flag=True, help="Print only what is found and the closing lines.")
+@flag_option("-q --quiet", "Print only what is found and the closing lines.")
 @root_option
 @click.pass_context
 def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) -> int:

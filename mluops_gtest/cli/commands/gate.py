@@ -16,7 +16,12 @@ from mluops_gtest.base.files import replace_text
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import pluralize, short_value
 from mluops_gtest.cli.echo import echo, echo_error
-from mluops_gtest.cli.options import coverage_option, format_option, value_option
+from mluops_gtest.cli.options import (
+    coverage_option,
+    flag_option,
+    format_option,
+    value_option,
+)
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
@@ -56,16 +61,16 @@ _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
 @click.option("--owner", metavar="NAME", help="With --write-waivers: who looks after them, e.g. --owner ann.")
 @click.option("--expires", metavar="DATE", help="With --write-waivers: their last day, e.g. --expires 2027-03-31.")
 @click.option("--reason", metavar="TEXT", help="With --write-waivers: why they may fail, e.g. --reason 'bug 17'.")
-@click.option("--update", is_flag=True, help="Write RESULTS to the baseline file, unless the gate blocks them.")
+@flag_option("--update", "Write RESULTS to the baseline file, unless the gate blocks them.")
 @value_option(
     "--accept",
     click.Choice(["missing", "skipped", "slower"]),
     "With --update: accept and list these changes, still refuse all others, e.g. --accept missing.",
     multiple=True,
 )
-@click.option("--subset", is_flag=True, help="Only require the cases that RESULTS selected.")
-@click.option("--cross-backend", is_flag=True, help="Allow RESULTS and BASELINE from different backends.")
-@click.option("--strict-accuracy", is_flag=True, help="Also block when a reading drifted.")
+@flag_option("--subset", "Only require the cases that RESULTS selected.")
+@flag_option("--cross-backend", "Allow RESULTS and BASELINE from different backends.")
+@flag_option("--strict-accuracy", "Also block when a reading drifted.")
 @value_option(
     "--drift-factor [OP=]N",
     None,
@@ -73,10 +78,8 @@ _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
     "e.g. --drift-factor voxel_pooling_forward=8.  [default: 4]",
     multiple=True,
 )
-@click.option(
-    "--allow-outliers", is_flag=True, help="Let cases pass whose first elements beyond arithmetic appear now."
-)
-@click.option("--strict-perf", is_flag=True, help="Also block when times are inconclusive.")
+@flag_option("--allow-outliers", "Let cases pass whose first elements beyond arithmetic appear now.")
+@flag_option("--strict-perf", "Also block when times are inconclusive.")
 @value_option(
     "--min-effect PERCENT",
     click.FloatRange(0, 100, min_open=True),
@@ -91,10 +94,8 @@ _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
     multiple=True,
 )
 @coverage_option
-@click.option(
-    "--require-isolated",
-    is_flag=True,
-    help="Block results of a backend that ran in the process of the harness; numpy and reference may.",
+@flag_option(
+    "--require-isolated", "Block results of a backend that ran in the process of the harness; numpy and reference may."
 )
 @format_option("table", "json", "markdown", "github", "gitlab", words="What to print, e.g. --format github.")
 @no_garbage_collection()
@@ -350,8 +351,8 @@ def _ratio(before: float, after: float) -> str:
 @click.command("compare")
 @click.argument("before", metavar="A", type=click.Path(path_type=Path, exists=True))
 @click.argument("after", metavar="B", type=click.Path(path_type=Path, exists=True))
-@click.option("--all", "everything", is_flag=True, help="Also show the cases that differ only in time.")
-@click.option("--gate", is_flag=True, help="Exit 1 when a case of A is missing in B or has a worse outcome there.")
+@flag_option("--all everything", "Also show the cases that differ only in time.")
+@flag_option("--gate", "Exit 1 when a case of A is missing in B or has a worse outcome there.")
 @format_option("table", "json")
 @no_garbage_collection()
 def compare_runs(before: Path, after: Path, everything: bool, gate: bool, form: str) -> int:

@@ -10,7 +10,14 @@ import click
 
 from mluops_gtest.base.errors import ContentError, ExitCode, UndefinedCallError, UnwritableError
 from mluops_gtest.base.text import pluralize
-from mluops_gtest.cli.options import file_options, format_option, jobs_option, selection_options, value_option
+from mluops_gtest.cli.options import (
+    file_options,
+    flag_option,
+    format_option,
+    jobs_option,
+    selection_options,
+    value_option,
+)
 from mluops_gtest.core.case import Query
 
 if TYPE_CHECKING:
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
 )
 @format_option("prototxt", "pb", words="Text or binary files, e.g. --format pb.")
 @jobs_option
-@click.option("--check", is_flag=True, help="Write nothing; compare with the stored files and the lock file.")
+@flag_option("--check", "Write nothing; compare with the stored files and the lock file.")
 def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, jobs: int, check: bool) -> int:
     """Make cases: the recipes make the inputs, the references make the baselines.
 

@@ -16,6 +16,7 @@ from mluops_gtest.cli.options import (
     complete_ids,
     complete_operators,
     file_options,
+    flag_option,
     format_option,
     reseed_option,
     root_option,
@@ -272,10 +273,8 @@ _MIN_WIDTH_FOR_SUMMARIES = 110
 
 @click.command("ops")
 @click.argument("operator", required=False, shell_complete=complete_operators)
-@click.option(
-    "--c", "as_c", is_flag=True, help="Print the C prototypes of the operator, or a whole header for all operators."
-)
-@click.option("--page", "as_page", is_flag=True, help="Print the operator's page for readers, in Markdown.")
+@flag_option("--c as_c", "Print the C prototypes of the operator, or a whole header for all operators.")
+@flag_option("--page as_page", "Print the operator's page for readers, in Markdown.")
 @value_option("--out", "file", "Write the page there, e.g. --out ball_query.md.")
 @root_option
 def operators(roots: tuple[str, ...], operator: str | None, as_c: bool, as_page: bool, out: Path | None) -> None:

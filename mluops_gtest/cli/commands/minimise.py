@@ -20,6 +20,7 @@ from mluops_gtest.cli.options import (
     complete_ids,
     elementwise_option,
     file_options,
+    flag_option,
     isolate_option,
     root_option,
     run_option,
@@ -56,11 +57,11 @@ _MAX_NAME: Final = 100
 @adapter_options
 @isolate_option("a worker process")
 @timeout_option("Take the case for hanging after so long, e.g. --timeout 5.")
-@click.option("--guard-pages", is_flag=True, help="Also find reads and writes outside a buffer, as `run` does.")
-@click.option("--bitwise", is_flag=True, help="Where a criterion is diff3 = 0, also require equal bits.")
+@flag_option("--guard-pages", "Also find reads and writes outside a buffer, as `run` does.")
+@flag_option("--bitwise", "Where a criterion is diff3 = 0, also require equal bits.")
 @elementwise_option
 @run_option("reseed", "Begin with the values of `run --reseed N`, e.g. --reseed 7.", metavar="N")
-@click.option("-q", "--quiet", is_flag=True, help="Print only the name of the file.")
+@flag_option("-q --quiet", "Print only the name of the file.")
 @root_option
 @file_options
 @click.pass_context

@@ -14,7 +14,10 @@ from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.files import replace_text
 from mluops_gtest.cli.c_prototype import read_operator
 from mluops_gtest.cli.echo import echo
-from mluops_gtest.cli.options import value_option
+from mluops_gtest.cli.options import (
+    flag_option,
+    value_option,
+)
 
 # Templates are text files, so that no tool takes them for modules of this package.
 _SUFFIX = ".txt"
@@ -55,7 +58,7 @@ def command() -> None:
 
 @command.command("backend")
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+@flag_option("--force", "Overwrite the file if it exists.")
 def new_backend(name: str, force: bool) -> None:
     """Write NAME.py: a backend with one small kernel, ready to run."""
     _refuse_name(name, "a module", "my_kernels")

@@ -9,7 +9,12 @@ import click
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import pluralize
-from mluops_gtest.cli.options import format_option, lang_option, value_option
+from mluops_gtest.cli.options import (
+    flag_option,
+    format_option,
+    lang_option,
+    value_option,
+)
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.readings import format_explanation, format_headline, format_support
@@ -73,7 +78,7 @@ def command(
 @value_option(
     "--out", "folder", "Folder for the merged results.jsonl and report.json, e.g. --out results.", required=True
 )
-@click.option("--overwrite", is_flag=True, help="Replace the run in the --out folder, e.g. --out results --overwrite.")
+@flag_option("--overwrite", "Replace the run in the --out folder, e.g. --out results --overwrite.")
 @no_garbage_collection()
 def merge_shards(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
     """Put the results of all shards of one run together.

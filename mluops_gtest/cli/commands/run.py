@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ExitCode, HarnessError, UsageError
 from mluops_gtest.cli.options import (
+    flag_option,
     options_from,
     run_options,
     selection_options,
@@ -50,8 +51,8 @@ _ABSENT = "–"
     "Finish an interrupted run with the options it had, e.g. --resume mluops-results/20260101-120000.",
 )
 @run_options("cluster", "labels")
-@click.option("-q", "--quiet", is_flag=True, help="Print only the closing lines.")
-@click.option("-v", "--verbose", is_flag=True, help="Print a line per case, and what the backend printed.")
+@flag_option("-q --quiet", "Print only the closing lines.")
+@flag_option("-v --verbose", "Print a line per case, and what the backend printed.")
 @run_options("strict", "allow_outside_paths")
 @click.pass_context
 def command(ctx: click.Context, /, query: Query, resume: Path | None, quiet: bool, verbose: bool, **given: Any) -> int:
