@@ -2,13 +2,7 @@
 
 import click
 
-from mluops_gtest.cli.options import (
-    adapter_options,
-    backend_option,
-    flag_option,
-    root_option,
-    run_option,
-)
+from mluops_gtest.cli.options import adapter_options, backend_option, flag_option, root_option, run_option
 
 # Parts compared both ways: two cells and a rest.
 _COMPARED = 70_000

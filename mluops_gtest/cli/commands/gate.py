@@ -16,12 +16,7 @@ from mluops_gtest.base.files import replace_text
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import pluralize, short_value
 from mluops_gtest.cli.echo import echo, echo_error
-from mluops_gtest.cli.options import (
-    coverage_option,
-    flag_option,
-    format_option,
-    value_option,
-)
+from mluops_gtest.cli.options import coverage_option, flag_option, format_option, value_option
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult

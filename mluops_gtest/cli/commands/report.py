@@ -9,12 +9,7 @@ import click
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import pluralize
-from mluops_gtest.cli.options import (
-    flag_option,
-    format_option,
-    lang_option,
-    value_option,
-)
+from mluops_gtest.cli.options import flag_option, format_option, lang_option, value_option
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.readings import format_explanation, format_headline, format_support
