@@ -74,8 +74,8 @@ def leave_alone(values):
 @pytest.mark.parametrize(
     ("case", "tensor", "edit", "params", "words"),
     [
-        (SITES, "indices", repeat_site, {}, "rows 1 and 4 of indices are the same site"),
-        (SHIFTED, "indices", repeat_site, {}, "rows 1 and 4 of indices are the same site"),
+        (SITES, "indices", repeat_site, {}, "indices has one position twice, at [1] and [4]"),
+        (SHIFTED, "indices", repeat_site, {}, "indices has one position twice, at [1] and [4]"),
         (PAIRS, "indice_pairs", repeat_input, {}, "indice_pairs[1, 0] names row"),
         (PAIRS, "indice_pairs", repeat_output, {}, "indice_pairs[2, 1] names row"),
         (CENTRED, "indice_pairs", roll_centre, {}, "indice_pairs[4], must join each of the 6 rows to itself"),
@@ -122,7 +122,7 @@ def test_what_only_the_reference_finds_out_is_undefined_too(run, rewritten):
 
 def test_verify_bench_diff_and_python_say_the_same(cli, broken_file):
     path = broken_file(SITES, "indices", repeat_site, {})
-    site = "rows 1 and 4 of indices are the same site [1, 1, 2, 3]"
+    site = "indices has one position twice, at [1] and [4]"
     words = f"get_indice_pairs does not define this call: {site}"
     result = cli("verify", path).expect_code(5)
     assert result.lines == [f"skipped {path}: {words}", "0 verified, 0 differ, 1 skipped"]
