@@ -177,7 +177,7 @@ def least_violations(search: Search, place: int) -> LeastViolations:
         more = _answered(search.with_one_more(nearest), place)
         if not any(map(search.is_told, more)):
             # What must agree in three tensors is told by three changes.
-            more += _answered(search.with_one_more(_fewest(more)), place)
+            more += _answered(search.with_one_more(_fewest(more)[: search.most_starts]), place)
         told = [look for look in more if search.is_told(look)]
         first += [*_fewest(told), *_fewest(_least([look for look in more if not search.is_told(look)], first))]
     broken = {call_key(look.case): look for look in (*(alone or nearest), *first)}

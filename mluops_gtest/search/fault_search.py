@@ -82,7 +82,7 @@ def reached_aims(look: Look, operator: Operator) -> Aims | None:
 
 
 # From so many calls that break a check others are looked for that show more of it: a fuzz run begins at once.
-_STARTS: Final = 16
+_STARTS: Final = 4
 _NRAM_BYTES: Final = (0, 16, 256, 4096)
 # Of the later checks of two so many are broken as if they were the first.
 _CLEAN: Final = 0.7

@@ -57,5 +57,5 @@ def test_moves_that_no_stored_case_sees_are_those_that_the_lock_excuses(stored):
 
 def test_no_excuse_is_idle(stored):
     """A pair that the lock gives up is shown by no stored case."""
-    shown = {(one.first, one.later) for one in stored.shown if one.behind}
+    shown = {(one.first, one.later) for one in stored.orders if one.behind}
     assert not shown & stored.excused_pairs()

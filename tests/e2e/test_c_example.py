@@ -97,7 +97,7 @@ ASKED = {name for name, text in SOURCES.items() if "BUGS_QUERY" in text}
 WRONG_QUERIES = {
     "query_success": ("null", {"query_status"}),
     "query_descriptor": ("desc_null or everything_null", {"query_status"}),
-    "query_order": ("null_before_others", {"query_status"}),
+    "query_order": ("before", {"query_status"}),
     "query_size": ("size_null", {"query_status"}),
     "query_empty": ("no_ or empty", {"query_status", "refusals"}),
 }

@@ -61,8 +61,8 @@ def test_values_that_are_wrong_beyond_a_size_are_found_with_that_size(fuzz):
 )
 def test_other_failures_are_found_and_cost_one_draw(fuzz, name, options, cases, headline):
     result = fuzz(name, *options, cases=cases)
-    (kept,) = result.kept
-    assert headline in kept["headline"]
+    # Where two checks do not hold, who forgets one answers for the other: a cause of its own.
+    (_,) = (kept for kept in result.kept if headline in kept["headline"])
     assert f"{cases} draws in" in result.out
 
 

@@ -25,7 +25,7 @@ class StoredOrder:
         self.unseen = [one for one in read_current(path, standards, written).unseen if one.later]
 
     @property
-    def shown(self):
+    def orders(self):
         return {order for look in self.looks for order in orders_told_by(self.operator, look)}
 
     def is_seen(self, order):

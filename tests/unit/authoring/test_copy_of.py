@@ -15,7 +15,7 @@ def copies(call):
     return CopyOf(call.array("values"), np.array(SOURCE), (len(call.array("values")), 2, 2))
 
 
-def asked(values):
+def make_call(values):
     values = np.array(values, np.float32)
     return call_of("toy", {}, {"values": values}, {"out": np.full((len(values), 2, 2), HELD, np.float32)})
 
@@ -23,7 +23,7 @@ def asked(values):
 def answers(name, values):
     """What the wrong implementation writes, a row per row of values."""
     run = next(one for one in wrong_copies("out", copies) if one.name == name).fresh()
-    call = asked(values)
+    call = make_call(values)
     assert run(call) is Status.SUCCESS
     return call.array("out").reshape(len(values), -1).tolist()
 
@@ -46,7 +46,7 @@ def test_bits_are_copied():
 
 
 def test_reference_bound_and_suspect_follow():
-    definition, call = define_copies("out", copies, row="plane"), asked(ROWS)
+    definition, call = define_copies("out", copies, row="plane"), make_call(ROWS)
     assert definition.reference(call).outputs["out"].reshape(2, 4).tolist() == RIGHT
     assert definition.bound(call)["out"].magnitude == 0
     (suspect,) = definition.suspects.items()

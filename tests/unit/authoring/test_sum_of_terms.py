@@ -14,7 +14,7 @@ from mluops_gtest.authoring.wrong_sums import wrong_sum, wrong_sums
 BATCHES, VALUES, CHANNELS, SUMS = 2, 5, 3, 4
 
 
-def drawn(form, entries=(6, 3), *, wide=False, seed=1, dtype="<f4"):
+def terms_of(form, entries=(6, 3), *, wide=False, seed=1, dtype="<f4"):
     """A SumOfTerms that gathers, scatters, or does both and leaves a term out."""
     rng = np.random.default_rng(seed)
     values = rng.integers(-99, 100, (BATCHES, VALUES if form != "scatters" else entries[0], CHANNELS)).astype(dtype)
@@ -58,14 +58,14 @@ forms = pytest.mark.parametrize("form", ["gathers", "scatters", "both"])
 @pytest.mark.parametrize("wide", [False, True], ids=["exact in float64", "beyond float64"])
 @pytest.mark.parametrize("entries", [(6, 3), (7, 1), (40, 2)])
 def test_sums_are_those_of_a_loop(form, wide, entries):
-    terms = drawn(form, entries, wide=wide)
+    terms = terms_of(form, entries, wide=wide)
     assert terms.float64_is_exact is not wide
     np.testing.assert_array_equal(terms.sums(), by_loop(terms))
 
 
 @forms
 def test_channels_that_lie_first_change_nothing(form):
-    terms = drawn(form)
+    terms = terms_of(form)
     values = np.ascontiguousarray(terms.values.swapaxes(1, 2)).swapaxes(1, 2)
     first = SumOfTerms(values, terms.source, terms.target, terms.factor, terms.count, lambda s: s.swapaxes(1, 2))
     np.testing.assert_array_equal(first.sums(), by_loop(terms).swapaxes(1, 2))
@@ -88,7 +88,7 @@ def test_rows_without_factors_are_added_alike(scale):
 
 @forms
 def test_the_bound_is_the_sum_of_magnitudes(form):
-    terms = drawn(form)
+    terms = terms_of(form)
     bound = terms.bound()
     np.testing.assert_allclose(bound.magnitude, by_loop(terms, lambda column: math.fsum(map(abs, column))), rtol=1e-6)
     assert bound.products
@@ -146,7 +146,7 @@ def test_suspects_are_those_of_a_loop(places):
 
 
 def call(form="gathers", entries=(6, 3)):
-    terms = drawn(form, entries)
+    terms = terms_of(form, entries)
     inputs = {"values": terms.values, "factor": terms.factor}
     out = np.full((BATCHES, terms.sums_per_batch, CHANNELS), np.nan, "<f4")
     return call_of("toy", {}, inputs, {"out": out}), terms
@@ -200,7 +200,7 @@ def test_mutants_of_special_values_differ_where_these_are():
 
 
 def test_columns_are_the_terms_of_every_sum():
-    terms = drawn("both", (9, 2))
+    terms = terms_of("both", (9, 2))
     columns = terms.columns(10**6)
     assert len(columns) == max(map(len, listed(terms).values()))
     expected = sorted(math.fsum(column) for rows in listed(terms).values() for column in zip(*rows, strict=True))
