@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import math
 import os
 import re
 import stat
@@ -90,13 +89,6 @@ def read_bytes(path: Path) -> bytes:
         return file_bytes(path)
     except OSError as error:
         raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
-
-
-def plain_json(value: Any) -> Any:
-    """A parameter as JSON has it: a word stands for a number that is not finite, a NaN of which would equal nothing."""
-    if isinstance(value, tuple):
-        return [plain_json(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def decode_json(data: bytes, source: Source) -> Any:

@@ -1,6 +1,7 @@
 """Locks, one per operator: a line per declared case with digests of its values, so that large ones need no file."""
 
 import json
+import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -168,6 +169,13 @@ def write_locks(folder: Path, entries: Iterable[LockEntry], operators: Collectio
             write_lock(path, own)
         else:
             path.unlink(missing_ok=True)
+
+
+def plain_json(value: Any) -> Any:
+    """A parameter as JSON has it: a word stands for a number that is not finite, a NaN of which would equal nothing."""
+    if isinstance(value, tuple):
+        return [plain_json(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_lock(path: Path) -> LockEntries:

@@ -16,8 +16,9 @@ from msgspec import field
 from mluops_gtest.base.errors import DeclarationError, repr_short, suggestion
 from mluops_gtest.base.files import replace_file
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.typed_files import Source, convert, decode_json, plain_json, read_bytes
+from mluops_gtest.base.typed_files import Source, convert, decode_json, read_bytes
 from mluops_gtest.base.yaml_lines import Lines
+from mluops_gtest.casefiles.lock import plain_json
 from mluops_gtest.catalog.operators import code_files
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import CaseDraft, Change, Expect

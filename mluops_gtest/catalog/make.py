@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from mluops_gtest.authoring.calls import dtype_of
 from mluops_gtest.authoring.random import MAX_LANES, Draw
 from mluops_gtest.base.errors import ContentError, DeclarationError, HarnessError, OperatorError, repr_short, suggestion
-from mluops_gtest.base.typed_files import plain_json
-from mluops_gtest.casefiles.lock import LockedTensor, LockEntry
+from mluops_gtest.casefiles.lock import LockedTensor, LockEntry, plain_json
 from mluops_gtest.core.buffers import (
     ask_about_call,
     baseline_of,
