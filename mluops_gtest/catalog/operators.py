@@ -35,7 +35,7 @@ _ONCE_AUTHORING: Final = {
     "convolution_space": ("convolution_space", "fewer_pairs"),
     "interpolation": ("interpolation", "interpolation_checks", "interpolation_space", "interpolation_verdict"),
     "points": ("points",),
-    "products": ("blas_threads", "factors", "gathered", "lost_terms", "products"),
+    "products": ("blas_threads", "factors", "gathered", "products"),
     "sparse": ("sparse",),
     "wrong_interpolation": ("wrong_interpolation", "wrong_triples"),
     "wrong_pairs": ("wrong_pairs",),
