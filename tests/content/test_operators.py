@@ -119,7 +119,7 @@ def test_drawn_calls_are_answered_by_the_kernel_as_by_the_reference(name):
         for one in computing:
             assert_reference_is_the_definition(name, one.case)
             assert is_defined(name, one.case), f"{one.case.id} {one.faults}"
-        assert_kernel_asks_every_check_in_order(operator, FaultyCalls(draws), draws)
+        assert_kernel_asks_every_check_in_order(operator, FaultyCalls(draws))
     assert len(drawn) > 0.9 * CASES, "few draws are passed over"
     assert len(computing) > 0.4 * CASES, "most calls compute"
     reached = {one.case.expect.check for one in drawn}
@@ -142,14 +142,14 @@ def assert_reference_is_the_definition(name, case):
     assert all(array.flags.c_contiguous for array in operator.reference(call).outputs.values())
 
 
-def assert_kernel_asks_every_check_in_order(operator, calls, draws):
+def assert_kernel_asks_every_check_in_order(operator, calls):
     """In calls that a forgotten check, one that comes too late or two neighbours in another order answer otherwise."""
     for aim in aims_of(operator)[0]:
         case = calls.reach(aim)
         if case is None:
-            # Not every check can be told, or answers where an output can be written; then no draw shows it either.
+            # Not every check can be told, or answers where an output can be written. Where a draw with more faults does
+            # it all the same, the kernel has answered that one.
             assert aim.shows is not Shows.ANSWERED, f"no call is found for {aim}"
-            assert draws.features.of_aim(aim) not in draws.coverage.seen, f"a draw reaches {aim}"
             continue
         assert aim.later is None or case.expect.check == aim.check
         result = judged(operator.name, operator.kernel, case, operator)
