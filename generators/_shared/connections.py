@@ -20,7 +20,6 @@ from mluops_gtest.authoring import (
     RecipeOutput,
     SizedAxis,
     TensorDesc,
-    Theory,
 )
 
 from .clouds import nearest_sites, network_layer, random_sites, small_layer
@@ -60,11 +59,9 @@ def weights_by_offset(filters: Array, layout: Layout) -> Array:
 
 def without_offset(filters: Array, layout: Layout, index: int) -> Array:
     """The filter with weights of 0 at that kernel offset."""
-    letters = axis_letters(layout, filters.ndim)
-    kernel = [axis for axis in _KERNEL_AXES if axis in letters]
     others = filters.copy()
-    by_kernel = np.moveaxis(others, [letters.index(axis) for axis in kernel], range(len(kernel)))
-    by_kernel[np.unravel_index(index, by_kernel.shape[: len(kernel)])] = 0
+    # The kernel's axes stand side by side in every layout, so that these weights are a view.
+    weights_by_offset(others, layout)[index] = 0
     return others
 
 
@@ -119,41 +116,6 @@ def pairs_in_use(pairs: Array, counts: Sequence[int]) -> tuple[Array, ...]:
     return tuple(pairs[k, :, :count] for k, count in enumerate(counts))
 
 
-def random_connections(
-    draw: Draw,
-    kernel: tuple[int, ...],
-    rows_in: int,
-    rows_out: int,
-    *,
-    counts: tuple[int, ...] = (),
-    tail: Tail = "minus_one",
-    sub_m: bool = False,
-) -> Connections:
-    """Any rows meet, in any order: `counts` pairs per offset; one number is for all, none leaves it to chance.
-
-    With sub_m the middle offset pairs every row with itself.
-    """
-    offsets, most = math.prod(kernel), min(rows_in, rows_out)
-    if not counts:
-        counts = tuple(draw.stream("counts").integers(0, most + 1, offsets).tolist())
-    elif len(counts) == 1:
-        counts *= offsets
-    if len(counts) != offsets or not 0 <= min(counts) <= max(counts) <= most:
-        raise ValueError(f"counts must be one number or {offsets}, each in 0 … {most}, not {counts}")
-    pairs = np.empty((offsets, 2, rows_in), "<i4")
-    for k in range(offsets):
-        pairs[k, 0] = draw.stream(f"inputs/{k}").permutation(rows_in)
-        pairs[k, 1] = np.resize(draw.stream(f"outputs/{k}").permutation(rows_out), rows_in)
-    if sub_m:
-        middle = offsets // 2
-        counts = (*counts[:middle], rows_in, *counts[middle + 1 :])
-        pairs[middle] = np.arange(rows_in)
-    if tail == "minus_one":
-        for k, count in enumerate(counts):
-            pairs[k, :, count:] = -1
-    return Connections(pairs, counts, rows_out, kernel, sub_m)
-
-
 def site_connections(draw: Draw, geometry: Geometry, count: int) -> Connections:
     """The pairs of a convolution over `count` random active sites, some of which are neighbours."""
     sites = random_sites(draw.stream("sites"), geometry.batch, geometry.input_space, count)
@@ -162,23 +124,10 @@ def site_connections(draw: Draw, geometry: Geometry, count: int) -> Connections:
     return connections
 
 
-def layer_connections(draw: Draw, layer: str, keep: int = 0) -> Connections:
-    """The pairs of a layer of the detection network; `keep` makes its twin: that many neighbours of a small cloud."""
-    sites, geometry = small_layer(layer, draw) if keep else network_layer(layer, draw)
-    return _convolved(nearest_sites(sites, keep) if keep else sites, geometry)
-
-
 def _convolved(sites: Array, geometry: Geometry) -> Connections:
     found = find_pairs(sites, geometry)
     counts = tuple(found.indice_num.tolist())
     return Connections(found.indice_pairs, counts, len(found.out_indices), geometry.kernel, geometry.sub_m)
-
-
-def pairs_theory(call: OpCall, channels_in: int, channels_out: int) -> Theory:
-    """Every tensor is touched once, of indice_pairs the pairs in use; a multiplication and an addition per product."""
-    pairs = sum(call.param("indice_num"))
-    whole = sum(call.tensor(name).desc.nbytes for name in (*call.inputs, *call.outputs) if name != "indice_pairs")
-    return Theory(whole + 2 * pairs * DType.INT32.itemsize, 2 * pairs * channels_in * channels_out)
 
 
 def pairs_size(rows: str, side: int) -> SizedAxis:
@@ -215,7 +164,9 @@ def broken_pairs(
     if sub_m and rows_in != rows_out:
         return f"with sub_m the {rows_in} input rows must be the output rows too, but there are {rows_out} of those"
     middle = offsets // 2
-    if sub_m and not _is_identity(pairs[middle, :, : counts[middle]], rows_in):
+    inputs, outputs = pairs[middle, :, : counts[middle]]
+    # In any order; that no row occurs twice is known by now.
+    if sub_m and not (len(inputs) == rows_in and np.array_equal(inputs, outputs)):
         return f"with sub_m the centre, indice_pairs[{middle}], must join each of the {rows_in} rows to itself"
     return None
 
@@ -240,11 +191,6 @@ def _unsound(named: Array, places: Array) -> str | None:
     places[named] = order
     again = np.flatnonzero(places[named] != order)
     return f"row {named[again[0]]} more than once" if again.size else None
-
-
-def _is_identity(pairs: Array, rows: int) -> bool:
-    """Every row meets itself, in any order; that no row occurs twice is known."""
-    return pairs.shape[1] == rows and np.array_equal(pairs[0], pairs[1])
 
 
 def connected(connect: Callable[..., Any], around: Callable[..., RecipeOutput]) -> Callable[..., RecipeOutput]:
@@ -284,8 +230,25 @@ def any_pairs(
 
     With sub_m the middle offset pairs every row with itself.
     """
-    sub_m = params.get("sub_m", 0) == 1
-    return random_connections(draw, kernel, rows_in, rows_out, counts=counts, tail=tail, sub_m=sub_m)
+    offsets, most, sub_m = math.prod(kernel), min(rows_in, rows_out), params.get("sub_m", 0) == 1
+    if not counts:
+        counts = tuple(draw.stream("counts").integers(0, most + 1, offsets).tolist())
+    elif len(counts) == 1:
+        counts *= offsets
+    if len(counts) != offsets or not 0 <= min(counts) <= max(counts) <= most:
+        raise ValueError(f"counts must be one number or {offsets}, each in 0 … {most}, not {counts}")
+    pairs = np.empty((offsets, 2, rows_in), "<i4")
+    for k in range(offsets):
+        pairs[k, 0] = draw.stream(f"inputs/{k}").permutation(rows_in)
+        pairs[k, 1] = np.resize(draw.stream(f"outputs/{k}").permutation(rows_out), rows_in)
+    if sub_m:
+        middle = offsets // 2
+        counts = (*counts[:middle], rows_in, *counts[middle + 1 :])
+        pairs[middle] = np.arange(rows_in)
+    if tail == "minus_one":
+        for k, count in enumerate(counts):
+            pairs[k, :, count:] = -1
+    return Connections(pairs, counts, rows_out, kernel, sub_m)
 
 
 def pairs_of_sites(
@@ -308,4 +271,5 @@ def pairs_of_sites(
 def pairs_of_layer(draw: Draw, params: Mapping[str, Any], *, layer: str, keep: int = 0) -> Connections:
     """A layer of the detection network; `keep` makes its twin: that many neighbouring sites of a small cloud."""
     del params
-    return layer_connections(draw, layer, keep)
+    sites, geometry = small_layer(layer, draw) if keep else network_layer(layer, draw)
+    return _convolved(nearest_sites(sites, keep) if keep else sites, geometry)

@@ -1,5 +1,6 @@
 """What the three sparse convolutions share: limits, checks, C functions, sums with their known mistakes, recipes."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -38,7 +39,7 @@ from mluops_gtest.authoring.c_api import (
 )
 from mluops_gtest.authoring.suspects import Suspect
 
-from .connections import Connections, broken_pairs, pairs_theory
+from .connections import Connections, broken_pairs
 from .products import Products, Values, bound_of, draw_factor, products_suspects, summed
 from .wrong_pairs import Rows, wrong_pairs
 from .wrong_products import wrong_weights
@@ -121,8 +122,17 @@ def convolution_function(name: str, *scalars: str, asked: tuple[str, ...] | None
 
 
 def pairs_work(rows_in: str, rows_out: str) -> Callable[[OpCall], Theory]:
-    """`theory`: a product per pair, channel of the one tensor and channel of the other."""
-    return lambda call: pairs_theory(call, call.tensor(rows_in).dims[1], call.tensor(rows_out).dims[1])
+    """`theory`: a product and an addition per pair, channel of the one tensor and channel of the other.
+
+    Every tensor is touched once, of indice_pairs the pairs in use.
+    """
+
+    def theory(call: OpCall) -> Theory:
+        pairs, channels = sum(call.param("indice_num")), [call.tensor(name).dims[1] for name in (rows_in, rows_out)]
+        whole = sum(call.tensor(name).desc.nbytes for name in (*call.inputs, *call.outputs) if name != "indice_pairs")
+        return Theory(whole + 2 * pairs * DType.INT32.itemsize, 2 * pairs * math.prod(channels))
+
+    return theory
 
 
 # Mistakes that kernels make where pairs of several offsets meet in a row, and about matrices. Those that a place or a

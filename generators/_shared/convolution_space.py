@@ -64,9 +64,7 @@ def convolution_space(
 
     def elements(at: Mapping[str, Any]) -> int:
         rows_in, rows_out, channels_in, channels_out = (int(at[name]) for name in _SIZES)
-        number = 1
-        for length in at["kernel"]:
-            number *= length
+        number = math.prod(int(length) for length in at["kernel"])
         tensors = rows_in * channels_in + rows_out * channels_out + number * (channels_in * channels_out + 2 * rows_in)
         # Products take their time, too.
         return tensors + number * min(rows_in, rows_out) * channels_in * channels_out // 8
@@ -182,7 +180,8 @@ class _Tensors:
             kept = [_moved(pairs, one, start, stop) for pairs in kept]
         columns = call.tensor(_PAIRS).dims[2] - (stop - start if 0 in sides else 0)
         shrunk = {(self.rows_in, self.rows_out)[one]: 0 for one in sides}
-        params = {_OUTPUT_ROWS: call.param(_OUTPUT_ROWS) - (stop - start)} if 1 in sides and _says_rows(call) else {}
+        says_rows = 1 in sides and _OUTPUT_ROWS in (call.params or {})
+        params = {_OUTPUT_ROWS: call.param(_OUTPUT_ROWS) - (stop - start)} if says_rows else {}
         return _reduced(call, _table(kept, columns), kept, shrunk, start, stop, params)
 
     def planes(self, call: OpCall, axis: str) -> int:
@@ -237,10 +236,6 @@ def _table(kept: list[Array], columns: int) -> Array:
 
 def _counts(kept: list[Array]) -> dict[str, tuple[int, ...]]:
     return {_COUNTS: tuple(int(pairs.shape[1]) for pairs in kept)}
-
-
-def _says_rows(call: OpCall) -> bool:
-    return _OUTPUT_ROWS in (call.params or {})
 
 
 def _reduced(

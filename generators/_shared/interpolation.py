@@ -23,7 +23,6 @@ from mluops_gtest.authoring import (
     RecipeOutput,
     Status,
     Stream,
-    TensorArg,
     dtype_of,
 )
 from mluops_gtest.authoring.checks import (
@@ -461,38 +460,24 @@ def never_reached(points: str) -> Mapping[str, str]:
 
 def interpolation_verdict(call: OpCall, *, points: str, cells: str) -> tuple[Status, bool]:
     """The status, and whether there is anything to compute; `points` is [B, C, N], `cells` [B, C, M]."""
-    found = {**call.inputs, **call.outputs}
-    many, few, indices, weights = (found[name] for name in (points, cells, "indices", "weights"))
-    if call.handle is None or many is None or few is None or indices is None or weights is None:
+    arguments = {**call.inputs, **call.outputs}
+    tensors = [arg for arg in (arguments[name] for name in (points, cells, "indices", "weights")) if arg is not None]
+    if call.handle is None or len(tensors) < 4 or any(len(arg.dims) != 3 for arg in tensors):
         return Status.BAD_PARAM, False
-    tensors = (many, few, indices, weights)
-    if not _types_agree(*tensors) or not _shapes_agree(*tensors):
+    (batches, channels, count), few, dtype = tensors[0].dims, tensors[1].dims[2], tensors[3].dtype
+    triples = (batches, count, 3)
+    shapes = [(batches, channels, count), (batches, channels, few), triples, triples]
+    described = [(dims, Layout.ARRAY) for dims in shapes], [dtype, dtype, DType.INT32, dtype]
+    found = [(arg.dims, arg.layout) for arg in tensors], [arg.dtype for arg in tensors]
+    if dtype not in (DType.HALF, DType.FLOAT) or found != described:
         return Status.BAD_PARAM, False
     if any(arg.desc.is_strided or arg.desc.is_large for arg in tensors):
         return Status.NOT_SUPPORTED, False
-    if 0 in many.dims:
+    if tensors[0].desc.is_empty:
         return Status.BAD_PARAM, False
-    if few.dims[2] == 0:
+    if few == 0:
         return Status.SUCCESS, False
-    if any(arg.null for arg in tensors):
-        return Status.BAD_PARAM, False
-    return Status.SUCCESS, True
-
-
-def _types_agree(points: TensorArg, cells: TensorArg, indices: TensorArg, weights: TensorArg) -> bool:
-    return (
-        {arg.layout for arg in (points, cells, indices, weights)} == {Layout.ARRAY}
-        and indices.dtype is DType.INT32
-        and points.dtype is cells.dtype is weights.dtype
-        and weights.dtype in (DType.HALF, DType.FLOAT)
-    )
-
-
-def _shapes_agree(points: TensorArg, cells: TensorArg, indices: TensorArg, weights: TensorArg) -> bool:
-    if len(points.dims) != 3 or len(cells.dims) != 3:
-        return False
-    batches, channels, count = points.dims
-    return indices.dims == weights.dims == (batches, count, 3) and cells.dims[:2] == (batches, channels)
+    return (Status.BAD_PARAM, False) if any(arg.null for arg in tensors) else (Status.SUCCESS, True)
 
 
 _SHAPE: Final = ("batches", "channels", "cells", "points")

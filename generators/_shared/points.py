@@ -2,19 +2,18 @@
 
 A cloud is integers [B, N, 3] until `placed` makes it coordinates, integer · 2^exponent. Where squared distances are
 small enough (`assert_lattice`) every float evaluation of them is exact; on finer data a recipe keeps the rows whose
-distances lie far enough apart (`nearest_stand_apart`, `clear_of_spheres`). Baselines are those of exact arithmetic.
+distances lie far enough apart. Baselines are those of exact arithmetic.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Baseline, ContentError, Draw, DType, OpCall, Stream, dtype_of
+from mluops_gtest.authoring import Array, ContentError, Draw, DType, Stream, dtype_of
 from mluops_gtest.authoring.rows import native_distances
 from mluops_gtest.authoring.sums import lattice_exponent
-from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs
 
 # The largest |integer| of a lattice around 0 on which |u|² + |k|² − 2u·k is exact, too: 3·2364² ≤ 2^24, 3·26² ≤ 2^11.
 CENTRED = {DType.FLOAT: 1182, DType.HALF: 13}
@@ -23,19 +22,14 @@ FULL = {DType.FLOAT: 2**24 - 1, DType.HALF: 2**11 - 1}
 
 _BITS = {DType.FLOAT: 24, DType.HALF: 11}
 # The square of a smaller difference is subnormal: a device may take it for 0.
-_LEAST_EXPONENT = {DType.FLOAT: -63, DType.HALF: -7}
+LEAST_EXPONENT = {DType.FLOAT: -63, DType.HALF: -7}
 _LARGEST = {dtype: float(np.finfo(dtype.storage).max) for dtype in _BITS}
-# A squared distance errs by at most 5·2^-24 = 3.0e-7 or 5·2^-11 = 2.44e-3 of its value, fused or not. Of two distances
-# both err, a radius is given.
-_APART = {DType.FLOAT: 4e-6, DType.HALF: 2.0**-7}
-_CLEAR = {DType.FLOAT: 2e-6, DType.HALF: 2.0**-8}
 # float64 errs by at most 5·2^-53 of the value.
 _DOUBT = 2.0**-49
 
 _integers = np.frompyfunc(int, 1, 1)
 
 _PARTS = 6
-_BLOCK = 1 << 16  # pairs: 512 KiB of float64 stay in the cache through all passes over them
 _ROWS = 64  # queries that are looked at together; they stand side by side
 _BESIDE = 128  # points to either side of them that bound how far the nearest are
 _PAIRS = 1 << 24  # 128 MiB of distances, should they all stand in one plane
@@ -73,7 +67,8 @@ def _uniform(stream: Stream, low: float, high: float, shape: tuple[int, ...]) ->
 def farthest_sample(cloud: Array, count: int) -> Array:
     """[B, count, 3]: point 0, then each time the first of those farthest from all taken; its beginnings are the coarser
     samples."""
-    _refuse_more(cloud, count)
+    if count > cloud.shape[1]:
+        raise ValueError(f"{count} points cannot be taken from clouds of {cloud.shape[1]}")
     taken = np.empty((len(cloud), count), np.int64)
     for points, indices in zip(cloud, taken, strict=True):
         axes = np.ascontiguousarray(points.T, dtype=np.float64)
@@ -86,18 +81,6 @@ def farthest_sample(cloud: Array, count: int) -> Array:
             free[chosen] = -1
             chosen = int(free.argmax())
     return np.take_along_axis(cloud, taken[..., None], axis=1)
-
-
-def random_sample(draw: Draw, cloud: Array, count: int) -> Array:
-    """[B, count, 3]: distinct points of each cloud in random order."""
-    _refuse_more(cloud, count)
-    streams = [draw.stream(f"sample {number}") for number in range(len(cloud))]
-    return np.stack([points[stream.sample(len(points), count)] for points, stream in zip(cloud, streams, strict=True)])
-
-
-def _refuse_more(cloud: Array, count: int) -> None:
-    if count > cloud.shape[1]:
-        raise ValueError(f"{count} points cannot be taken from clouds of {cloud.shape[1]}")
 
 
 def offsets(draw: Draw, batch: int) -> Array:
@@ -139,43 +122,14 @@ def lattice_fault(queries: Array, points: Array) -> str | None:
     return None
 
 
-def nearest_stand_apart(queries: Array, points: Array) -> Array:
-    """bool [B, N]: no float evaluation can change which three points are nearest, nor their order."""
-    dtype = dtype_of(points)
-    # Subnormal squares may be lost, three in either distance.
-    lost = 6 * float(np.finfo(dtype.storage).tiny) if _exponent(queries, points) < _LEAST_EXPONENT[dtype] else 0.0
-    squared, _ = nearest(queries, points, 4)
-    if dtype is DType.FLOAT:
-        # Too far for any evaluation in float32: no distance at all. In half it depends on who evaluates.
-        squared[squared > 2 * _LARGEST[dtype]] = np.inf
-    there = np.isfinite(squared)
-    near, far = squared[..., :-1], np.where(there, squared, 0)[..., 1:]
-    # Two points at the query's own place are equal for everybody.
-    apart = ~there[..., 1:] | (near <= far * (1 - _APART[dtype]) - lost) | (far == 0)
-    fits = ~there | (squared <= _LARGEST[dtype] * (1 - _APART[dtype]))
-    rows: Array = np.logical_and.reduce(apart & fits[..., :3], axis=-1)
-    return rows
-
-
-def clear_of_spheres(queries: Array, points: Array, squared_radii: Sequence[float]) -> Array:
-    """bool [B, N]: no float evaluation can move a point of the batch across a sphere around the query."""
-    dtype = dtype_of(points)
-    _refuse_tiny(_exponent(queries, points), dtype)
-    clear = np.ones(queries.shape[:2], bool)
-    for batch, rows, squared in _blocks(queries, points):
-        for limit in squared_radii:
-            if limit > 0 and math.isfinite(limit):
-                clear[batch, rows] &= ~(np.abs(squared - limit) < limit * _CLEAR[dtype]).any(axis=1)
-    return clear
-
-
-def _refuse_tiny(exponent: int, dtype: DType) -> None:
-    if (tiny := _tiny(exponent, dtype)) is not None:
+def refuse_tiny(queries: Array, points: Array) -> None:
+    """Squares of differences of the coordinates must be normal numbers."""
+    if (tiny := _tiny(_exponent(queries, points), dtype_of(points))) is not None:
         raise ContentError(tiny)
 
 
 def _tiny(exponent: int, dtype: DType) -> str | None:
-    least = _LEAST_EXPONENT[dtype]
+    least = LEAST_EXPONENT[dtype]
     if exponent >= least:
         return None
     return (
@@ -304,17 +258,6 @@ def interpolation(unknown: Array, known: Array) -> tuple[Array, Array]:
     return indices.astype("<i4"), inverse / total[..., None]
 
 
-def _blocks(queries: Array, points: Array) -> Iterator[tuple[int, slice, Array]]:
-    """Batch, rows and their squared distances to all points, a few rows at a time."""
-    for batch in range(len(queries)):
-        axes = np.ascontiguousarray(points[batch].T, dtype=np.float64)
-        wide = queries[batch].astype(np.float64)
-        step = max(1, _BLOCK // max(1, axes.shape[1]))
-        for start in range(0, len(wide), step):
-            rows = slice(start, min(start + step, len(wide)))
-            yield batch, rows, _between(wide[rows], axes)
-
-
 def _between(queries: Array, axes: Array) -> Array:
     total = np.empty((len(queries), axes.shape[1]), np.float64)
     if native_distances(queries, axes, total):
@@ -338,15 +281,7 @@ def _to_odd(values: Array) -> Array:
     return odd
 
 
-# How kernels misread a cloud [B, N, 3], for suspects.
-
-
-def misread(reference: Callable[[OpCall], Baseline], change: Callable[[Array], Array], *clouds: str) -> Suspect:
-    """What the reference says where these clouds of the call are changed so."""
-    return as_read(
-        reference,
-        lambda call: with_inputs(call, **{name: np.ascontiguousarray(change(call.array(name))) for name in clouds}),
-    )
+# How kernels misread a cloud [B, N, 3].
 
 
 def first_batch(cloud: Array) -> Array:

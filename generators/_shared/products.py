@@ -1,7 +1,7 @@
 """Sums of products of rows and matrices, as sparse convolutions and interpolations have them.
 
 The numbers that fill the two factors; the sums for references, exact and rounded once; in float32 for kernels, apart
-from them; and what comes out where many add to one place and terms are lost.
+from them; and what comes out where pairs are lost.
 """
 
 import ctypes
@@ -18,6 +18,7 @@ import numpy as np
 
 from mluops_gtest.authoring import Array, Bound, Criterion, DType, Layout, OpCall, Stream
 from mluops_gtest.authoring.rows import add_rows, wide_rows
+from mluops_gtest.authoring.sum_of_terms import SumOfTerms, define_sums
 from mluops_gtest.authoring.sums import (
     assert_conditioned,
     exact_sums,
@@ -120,53 +121,6 @@ def _cancel(values: Array, sign: int) -> None:
     even, odd = values[..., : 2 * pairs : 2], values[..., 1 : 2 * pairs : 2]
     # Rounded element by element, so the same on every machine.
     odd[...] = sign * even * (1 + values.dtype.type(_DIFFERENCE) * np.abs(odd))
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """sums[places[t]] += values[t] for every t in its order; values is [T, columns], sums [count, columns]."""
-
-    values: Array
-    places: Array
-    count: int
-
-    def last_alone(self) -> Array:
-        """Of every place the last term."""
-        result = np.zeros((self.count, self.values.shape[1]))
-        result[self.places] = self.values
-        return result
-
-    def without(self, which: int) -> Array:
-        """The sums without the first term of every place (which 0), or without the last (−1)."""
-        order = np.argsort(self.places, kind="stable")
-        ascending = self.places[order]
-        edges = np.flatnonzero(np.diff(ascending)) + 1
-        lost = order[np.concatenate(([0], edges)) if which == 0 else np.concatenate((edges - 1, [len(order) - 1]))]
-        kept = np.delete(np.arange(len(order)), lost)
-        result = np.zeros((self.count, self.values.shape[1]))
-        np.add.at(result, self.places[kept], self.values[kept])
-        return result
-
-
-def lost_terms(
-    output: str, term: str, place: str, terms: Callable[[OpCall], Terms], shaped: Callable[[Array, OpCall], Array]
-) -> Mapping[str, Callable[[OpCall], Mapping[str, Array]]]:
-    """`suspects` of an operator that adds `terms` to an output; `shaped` gives the sums the output's axes."""
-
-    def made(sums: Callable[[Terms], Array]) -> Callable[[OpCall], Mapping[str, Array]]:
-        def outputs(call: OpCall) -> Mapping[str, Array]:
-            with np.errstate(over="ignore", invalid="ignore"):
-                given = terms(call)
-                result = sums(given) if len(given.places) else np.zeros((given.count, given.values.shape[1]))
-                return {output: shaped(result, call).astype(call.tensor(output).dtype.storage)}
-
-        return outputs
-
-    return {
-        f"the last {term} of every {place} wins": made(Terms.last_alone),
-        f"the first {term} of every {place} is missing": made(lambda given: given.without(0)),
-        f"the last {term} of every {place} is missing": made(lambda given: given.without(-1)),
-    }
 
 
 # Left to itself BLAS shares every single product among its threads, and these meet in it again and again: where the
@@ -390,7 +344,7 @@ def products_suspects(output: str, products_of: Callable[[OpCall], Products]) ->
         return outputs
 
     return {
-        **lost_terms(output, "pair", "row", lambda call: _terms_of_pairs(products_of(call)), lambda sums, _: sums),
+        **define_sums(output, lambda call: _terms_of_pairs(products_of(call)), term="pair", place="row").suspects,
         "the matrix of the opposite offset is taken": misread(
             lambda given: replace(given, matrices=given.matrices[::-1])
         ),
@@ -403,14 +357,20 @@ def _transposed(products: Products) -> Products | None:
     return replace(products, matrices=products.matrices.swapaxes(1, 2)) if rows == columns else None
 
 
-def _terms_of_pairs(products: Products) -> Terms:
+def _terms_of_pairs(products: Products) -> SumOfTerms:
     """One term per pair, offset by offset: its row times its matrix."""
     parts = [
         products.rows[sources].astype(np.float64) @ matrix.astype(np.float64)
         for (_, sources), matrix in zip(products.meetings, products.matrices, strict=True)
     ]
     targets = np.concatenate([np.zeros(0, np.int64), *(meeting[0] for meeting in products.meetings)])
-    return Terms(np.concatenate([np.zeros((0, products.shape[1])), *parts]), targets, products.count)
+    values = np.concatenate([np.zeros((0, products.shape[1])), *parts])[None]
+    return SumOfTerms(
+        values,
+        target=targets[None, :, None],
+        count=products.count,
+        shaped=lambda sums: sums[0].astype(products.rows.dtype),
+    )
 
 
 def stacked_weights(filters: Array, layout: Layout, *, to: Literal[0, 1]) -> Array:

@@ -17,7 +17,7 @@ from mluops_gtest.authoring.mistakes import (
 )
 from mluops_gtest.authoring.roundings import WRONG_WRITES, through_half
 from mluops_gtest.authoring.sum_of_terms import SumOfTerms
-from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs
+from mluops_gtest.authoring.suspects import Suspect, as_read, misread, with_inputs
 from mluops_gtest.authoring.wrong_sums import Terms, added, wrong_sum, wrong_sums
 
 from .interpolation import Direction, shortened
@@ -140,7 +140,7 @@ _SAID_OTHERWISE: Final = (
 _SAID_OF_POINTS: Final = ("mean_of_three", "third_left_out")
 
 
-def misread(direction: Direction, change: Callable[[Entries], Entries]) -> Callable[[OpCall], OpCall]:
+def misread_entries(direction: Direction, change: Callable[[Entries], Entries]) -> Callable[[OpCall], OpCall]:
     """The call with the cells and weights that a wrong kernel reads."""
 
     def read(call: OpCall) -> OpCall:
@@ -160,20 +160,22 @@ def interpolation_suspects(direction: Direction, reference: Callable[[OpCall], B
     changes["every weight is 1"] = lambda e: e.weighted(np.ones_like(e.weights))
     if direction.forward:
         changes["every weight is 1/3"] = lambda e: e.weighted(np.full_like(e.weights, 1 / 3))
-    return {words: as_read(reference, misread(direction, change)) for words, change in changes.items()}
+    return {words: as_read(reference, misread_entries(direction, change)) for words, change in changes.items()}
 
 
 def interpolation_mutants(direction: Direction, terms: Callable[[OpCall], SumOfTerms]) -> Iterator[Mutant]:
     """What is read, added and written by mistake, and what another call finds."""
     wrong = partial(wrong_sum, output=direction.output, terms=terms)
     for name, message, change in WRONG_TRIPLES:
-        yield wrong(name, message, read=misread(direction, change))
+        yield wrong(name, message, read=misread_entries(direction, change))
     fed, given, axis = direction.fed, direction.fed.removesuffix("_output"), "M" if direction.forward else "N"
-    yield wrong(f"{given}_channels_last", f"reads {fed} as [B, {axis}, C]", read=_changed(_channels_last, fed))
-    yield wrong(f"{given}_of_batch_0", f"adds no batch offset to {fed}", read=_changed(_first_batch, fed))
-    yield wrong("first_channel_everywhere", f"adds no channel offset to {fed}", read=_changed(_first_channel, fed))
+    yield wrong(f"{given}_channels_last", f"reads {fed} as [B, {axis}, C]", read=misread(**{fed: _channels_last}))
+    yield wrong(f"{given}_of_batch_0", f"adds no batch offset to {fed}", read=misread(**{fed: _first_batch}))
+    yield wrong("first_channel_everywhere", f"adds no channel offset to {fed}", read=misread(**{fed: _first_channel}))
     for name, narrow in _NARROW.items():
-        yield wrong(f"{name}_inputs", f"rounds float inputs to {name}", read=_changed(narrow, fed, "weights"))
+        yield wrong(
+            f"{name}_inputs", f"rounds float inputs to {name}", read=misread(**{fed: narrow, "weights": narrow})
+        )
     for name in ("tf32", "bf16"):
         yield wrong(f"{name}_products", f"rounds products to {name}", add=partial(_add_narrow, _NARROW[name]))
     yield from wrong_sums(direction.output, terms)
@@ -190,11 +192,6 @@ def interpolation_mutants(direction: Direction, terms: Callable[[OpCall], SumOfT
     yield sum_goes_on(right, output)
     yield first_length_kept(right, output, 2, what)
     yield input_cleared(right, "weights")
-
-
-def _changed(change: Callable[[Array], Array], *names: str) -> Callable[[OpCall], OpCall]:
-    """The call with other values in these inputs."""
-    return lambda call: with_inputs(call, **{name: np.ascontiguousarray(change(call.array(name))) for name in names})
 
 
 def _add_narrow(narrow: Callable[[Array], Array], terms: Terms) -> Array:

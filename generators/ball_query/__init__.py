@@ -29,13 +29,12 @@ from mluops_gtest.authoring import (
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction, squared_distances_to
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.sums import lattice_exponent
-from mluops_gtest.authoring.suspects import Suspect
+from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
 from .._shared.points import (
     axes_first,
     first_batch,
     lattice_fault,
-    misread,
     squared_distances,
     without_axis,
     without_point,
@@ -155,14 +154,17 @@ def squared_radii(call: OpCall) -> tuple[np.float32, np.float32]:
     return low, high
 
 
-def _distances(call: OpCall) -> Iterator[tuple[int, int, Array]]:
+def distances(new_xyz: Array, xyz: Array) -> Iterator[tuple[int, int, Array]]:
     """A batch, the first of some of its centres, and how far these are from all points: squared, [m, N]."""
-    new_xyz, xyz = call.array("new_xyz"), call.array("xyz")
-    height = max(1, _PAIRS // xyz.shape[1])
+    height = max(1, _PAIRS // max(1, xyz.shape[1]))
     for batch, first in itertools.product(range(len(new_xyz)), range(0, new_xyz.shape[1], height)):
         # Exact on lattices. Elsewhere float64 errs by some 2^-50, and the precondition keeps legal data much farther
         # from both bounds: this is the answer of exact arithmetic.
         yield batch, first, squared_distances(new_xyz[batch, first : first + height], xyz[batch])
+
+
+def _distances(call: OpCall) -> Iterator[tuple[int, int, Array]]:
+    return distances(call.array("new_xyz"), call.array("xyz"))
 
 
 def in_shell(distance: Array, low: np.float32, high: np.float32) -> Array:
@@ -259,15 +261,16 @@ SUSPECTS: Mapping[str, Suspect] = {
     "rows are filled up with 0": partial(_rows, listed=_filled_with_0),
     "the nearest points are taken, not the first": partial(_rows, listed=_nearest_first),
     "indices count through all batches": _through_batches,
-    "every batch searches the points of batch 0": misread(reference, first_batch, "xyz"),
-    "every batch has the centres of batch 0": misread(reference, first_batch, "new_xyz"),
-    "xyz is read as [B, 3, N]": misread(reference, axes_first, "xyz"),
-    "new_xyz is read as [B, 3, M]": misread(reference, axes_first, "new_xyz"),
-    "x is ignored": misread(reference, without_axis(0), "xyz", "new_xyz"),
-    "y is ignored": misread(reference, without_axis(1), "xyz", "new_xyz"),
-    "z is ignored": misread(reference, without_axis(2), "xyz", "new_xyz"),
-    "the first point is missing": misread(reference, without_point(0), "xyz"),
-    "the last point is missing": misread(reference, without_point(-1), "xyz"),
+    "every batch searches the points of batch 0": as_read(reference, misread(xyz=first_batch)),
+    "every batch has the centres of batch 0": as_read(reference, misread(new_xyz=first_batch)),
+    "xyz is read as [B, 3, N]": as_read(reference, misread(xyz=axes_first)),
+    "new_xyz is read as [B, 3, M]": as_read(reference, misread(new_xyz=axes_first)),
+    **{
+        f"{name} is ignored": as_read(reference, misread(xyz=without_axis(axis), new_xyz=without_axis(axis)))
+        for axis, name in enumerate("xyz")
+    },
+    "the first point is missing": as_read(reference, misread(xyz=without_point(0))),
+    "the last point is missing": as_read(reference, misread(xyz=without_point(-1))),
     "points are listed from the last one on": partial(_rows, listed=_from_the_last),
     "indices count within a tile of 64": lambda call: {"idx": _rows(call)["idx"] % 64},
     "points at the centre are outside": partial(_rows, shell=lambda d, low, high: (d > 0) & (d >= low) & (d < high)),

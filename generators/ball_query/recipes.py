@@ -10,10 +10,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
+from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, dtype_of
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
-from .._shared.points import CENTRED, FULL, assert_lattice, clear_of_spheres, farthest_sample, offsets, placed, surfaces
+from .._shared.points import CENTRED, FULL, assert_lattice, farthest_sample, offsets, placed, refuse_tiny, surfaces
+from . import distances
 
 _DEFAULTS = {"min_radius": 0.0, "max_radius": 2.5, "nsample": 3}
 
@@ -28,6 +29,8 @@ _EXPONENT = {DType.FLOAT: -24, DType.HALF: -7}
 # How far inside or outside of the sphere a pair of points lies, relative to the radius: farther than rounding carries,
 # nearer than arithmetic of fewer bits can tell.
 _SKIN = {DType.FLOAT: 1e-5, DType.HALF: 2.0**-7}
+# A squared distance errs by at most 5·2^-24 = 3.0e-7 or 5·2^-11 = 2.44e-3 of its value, fused or not.
+_CLEAR = {DType.FLOAT: 2e-6, DType.HALF: 2.0**-8}
 # Centres that are drawn for one that stays: many half rows have a distance too near a sphere.
 _CANDIDATES = {DType.FLOAT: 2, DType.HALF: 12}
 
@@ -191,6 +194,18 @@ def _clear_rows(new_xyz: Array, pairs: Array, cloud: Array, squared_radii: Seque
         if clear[row, kept].all() and clear[kept, row].all():
             kept.append(row)
     return kept
+
+
+def clear_of_spheres(new_xyz: Array, xyz: Array, squared_radii: Sequence[float]) -> Array:
+    """bool [B, M]: no float evaluation can move a point of the batch across a sphere around the centre."""
+    refuse_tiny(new_xyz, xyz)
+    clear = np.ones(new_xyz.shape[:2], bool)
+    for batch, first, squared in distances(new_xyz, xyz):
+        for limit in squared_radii:
+            if limit > 0 and math.isfinite(limit):
+                is_near = np.abs(squared - limit) < limit * _CLEAR[dtype_of(xyz)]
+                clear[batch, first : first + len(squared)] &= ~is_near.any(axis=1)
+    return clear
 
 
 def _complete(params: Params) -> dict[str, Any]:

@@ -25,15 +25,24 @@ from mluops_gtest.authoring import (
     axis,
     checks,
     diff1_and_diff2,
+    dtype_of,
     exact,
 )
 from mluops_gtest.authoring.c_api import ASKED_SIZE, HANDLE, c_function, descriptor
 from mluops_gtest.authoring.exact_numbers import ExactElement, overflows, squared_distances_to
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.sums import lattice_exponent
-from mluops_gtest.authoring.suspects import Suspect, as_read, with_inputs
+from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
-from .._shared.points import lattice_fault, nearest, nearest_stand_apart
+from .._shared.points import (
+    LEAST_EXPONENT,
+    axes_first,
+    first_batch,
+    lattice_fault,
+    nearest,
+    without_axis,
+    without_point,
+)
 
 _FLOATS = (DType.FLOAT, DType.HALF)
 
@@ -69,6 +78,30 @@ _OPEN = (
 _QUERY = QueryChecks(
     ("handle_null", "known_desc_null", SIZE_NULL, "known_rank", *_OPEN), silent=tuple(check.name for check in _OPEN)
 )
+
+
+# A squared distance errs by at most 5·2^-24 = 3.0e-7 or 5·2^-11 = 2.44e-3 of its value, fused or not, and of two both
+# do.
+_APART = {DType.FLOAT: 4e-6, DType.HALF: 2.0**-7}
+
+
+def nearest_stand_apart(unknown: Array, known: Array) -> Array:
+    """bool [B, N]: no float evaluation can change which three points are nearest, nor their order."""
+    dtype = dtype_of(known)
+    # Subnormal squares may be lost, three in either distance.
+    exponent, limits = min(map(lattice_exponent, (unknown, known))), np.finfo(dtype.storage)
+    lost = 6 * float(limits.tiny) if exponent < LEAST_EXPONENT[dtype] else 0.0
+    squared, _ = nearest(unknown, known, 4)
+    if dtype is DType.FLOAT:
+        # Too far for any evaluation in float32: no distance at all. In half it depends on who evaluates.
+        squared[squared > 2 * float(limits.max)] = np.inf
+    there = np.isfinite(squared)
+    near, far = squared[..., :-1], np.where(there, squared, 0)[..., 1:]
+    # Two points at the query's own place are equal for everybody.
+    apart = ~there[..., 1:] | (near <= far * (1 - _APART[dtype]) - lost) | (far == 0)
+    fits = ~there | (squared <= float(limits.max) * (1 - _APART[dtype]))
+    rows: Array = np.logical_and.reduce(apart & fits[..., :3], axis=-1)
+    return rows
 
 
 def precondition(call: OpCall) -> str | None:
@@ -134,43 +167,10 @@ def _by_index(dist2: Array, idx: Array, _: OpCall) -> tuple[Array, Array]:
 
 
 def _last_of_equals(call: OpCall) -> Mapping[str, Array]:
-    backwards = _changed(lambda cloud: cloud[:, ::-1], "known")(call)
+    backwards = reference(misread(known=lambda cloud: cloud[:, ::-1])(call)).outputs
     found = np.isfinite(backwards["dist2"])
     idx = np.where(found, call.tensor("known").dims[1] - 1 - backwards["idx"], 0)
     return {"dist2": backwards["dist2"], "idx": idx.astype("<i4")}
-
-
-def _changed(change: Callable[[Array], Array], *names: str) -> Suspect:
-    """The clouds of these names as another function sees them."""
-    return as_read(
-        reference,
-        lambda call: with_inputs(call, **{name: np.ascontiguousarray(change(call.array(name))) for name in names}),
-    )
-
-
-def first_batch(cloud: Array) -> Array:
-    """Every batch has the points of the first."""
-    return np.broadcast_to(cloud[:1], cloud.shape)
-
-
-def axes_first(cloud: Array) -> Array:
-    """[B, N, 3] read as [B, 3, N]."""
-    return cloud.reshape(cloud.shape[0], 3, cloud.shape[1]).swapaxes(1, 2)
-
-
-def _without_axis(axis: int) -> Suspect:
-    return _changed(lambda cloud: np.where(np.arange(3) == axis, cloud.dtype.type(0), cloud), "unknown", "known")
-
-
-def _known_lost(call: OpCall, index: int) -> Mapping[str, Array]:
-    """A point that is not finite is nobody's neighbour (§1.2)."""
-    known = call.array("known").copy()
-    known[:, index] = np.nan
-    return {"known": known}
-
-
-def _without_point(index: int) -> Suspect:
-    return as_read(reference, lambda call: with_inputs(call, **_known_lost(call, index)))
 
 
 SUSPECTS = {
@@ -180,14 +180,17 @@ SUSPECTS = {
     "indices count through all batches": _answered(
         lambda dist2, idx, call: (dist2, idx + call.tensor("known").dims[1] * np.arange(len(idx))[:, None, None])
     ),
-    "every batch searches the known points of batch 0": _changed(first_batch, "known"),
-    "every batch has the unknown points of batch 0": _changed(first_batch, "unknown"),
-    "known is read as [B, 3, M]": _changed(axes_first, "known"),
-    "unknown is read as [B, 3, N]": _changed(axes_first, "unknown"),
+    "every batch searches the known points of batch 0": as_read(reference, misread(known=first_batch)),
+    "every batch has the unknown points of batch 0": as_read(reference, misread(unknown=first_batch)),
+    "known is read as [B, 3, M]": as_read(reference, misread(known=axes_first)),
+    "unknown is read as [B, 3, N]": as_read(reference, misread(unknown=axes_first)),
     "indices count within a tile of 64": _answered(lambda dist2, idx, _: (dist2, idx % 64)),
-    **{f"{name} is ignored": _without_axis(axis) for axis, name in enumerate("xyz")},
-    "the first known point is missing": _without_point(0),
-    "the last known point is missing": _without_point(-1),
+    **{
+        f"{name} is ignored": as_read(reference, misread(known=without_axis(axis), unknown=without_axis(axis)))
+        for axis, name in enumerate("xyz")
+    },
+    "the first known point is missing": as_read(reference, misread(known=without_point(0))),
+    "the last known point is missing": as_read(reference, misread(known=without_point(-1))),
 }
 
 
@@ -328,7 +331,7 @@ OPERATOR = Operator(
         OutputSpec("idx", "[B, N, 3]", {DType.INT32: exact()}),
     ),
     axes={
-        "known": axis("M", of="known", lost=_known_lost),
+        "known": axis("M", of="known", lost=lambda call, index: {"known": without_point(index)(call.array("known"))}),
         "unknown": axis("N", of="unknown"),
         "batches": axis("B", of="unknown"),
     },

@@ -9,7 +9,7 @@ import numpy as np
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
 
 from .._shared.interpolation import shortened
-from . import axes_first, first_batch
+from .._shared.points import axes_first, first_batch
 
 INFINITY: Final = np.float32(np.inf)
 # What kernels cut axes into.

@@ -8,16 +8,8 @@ import numpy as np
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, Stream
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
-from .._shared.points import (
-    CENTRED,
-    FULL,
-    assert_lattice,
-    farthest_sample,
-    nearest_stand_apart,
-    offsets,
-    placed,
-    surfaces,
-)
+from .._shared.points import CENTRED, FULL, assert_lattice, farthest_sample, offsets, placed, surfaces
+from . import nearest_stand_apart
 
 Values = Literal["lattice", "far", "full", "offset", "wide"]
 Sampled = Literal["lattice", "full"]

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import re
 import stat
@@ -81,6 +82,21 @@ class Source(Value):
 def file_bytes(path: Path) -> bytes:
     """The content of a regular file up to a size limit; the caller handles OSError."""
     return plain_file_bytes(path, MAX_BYTES)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a regular file up to a size limit; ContentError where it cannot be read."""
+    try:
+        return file_bytes(path)
+    except OSError as error:
+        raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
+
+
+def plain_json(value: Any) -> Any:
+    """A parameter as JSON has it: a word stands for a number that is not finite, a NaN of which would equal nothing."""
+    if isinstance(value, tuple):
+        return [plain_json(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def decode_json(data: bytes, source: Source) -> Any:

@@ -38,6 +38,8 @@ from mluops_gtest.core.tensor import Array
 _INPUT: Final = 6
 _OUTPUT: Final = 7
 _ESCAPES: Final = {ord("\n"): b"\\n", ord("\r"): b"\\r", ord("\t"): b"\\t", ord('"'): b'\\"', ord("\\"): b"\\\\"}
+# Parameters of more numbers stand in one list: a line of its own for each would be most of the file.
+_MOST_LINES: Final = 1_080
 # The only NaN that a reader of text makes of the word `nan`.
 _PLAIN_NAN: Final = 0x7FC00000
 
@@ -75,6 +77,10 @@ def _fields(message: Any, indent: bytes) -> Iterator[tuple[int, bytes]]:
         else:
             # A repeated field is a container of protobuf's own.
             values = (value,) if isinstance(value, (int, float, str, bytes)) else value
+            if len(values) > _MOST_LINES:
+                items = b", ".join(_scalar(field, item) for item in values)
+                yield field.number, indent + name + b": [" + items + b"]\n"
+                continue
             yield field.number, b"".join(indent + name + b": " + _scalar(field, item) + b"\n" for item in values)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from mluops_gtest.base.errors import ContentError, repr_short
 from mluops_gtest.base.files import TEXT, replace_file
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.typed_files import MAX_INTEGER, Source, convert, decode_json, file_bytes, keep_plain
+from mluops_gtest.base.typed_files import MAX_INTEGER, Source, convert, decode_json, keep_plain, read_bytes
 from mluops_gtest.core.tensor import DType
 
 LOCK_NAME: Final = "baselines.lock"
@@ -172,12 +172,8 @@ def write_locks(folder: Path, entries: Iterable[LockEntry], operators: Collectio
 
 def read_lock(path: Path) -> LockEntries:
     """All entries by id; a broken line is an error that names it."""
-    try:
-        lines = file_bytes(path).splitlines()
-    except OSError as error:
-        raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
     entries, decode = LockEntries(), _CHECKER.decode
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_bytes(path).splitlines(), 1):
         if not line.strip():
             continue
         try:

@@ -339,8 +339,8 @@ def _needed(shows: Mapping[str, set[Demand]]) -> list[str]:
 
 def _order_case(search: Search, look: Look, name: str) -> DerivedCase:
     later = {demand.later for demand in orders_told_by(search.operator, look)}
-    count = f"the {len(later)} later checks of another status that are" if len(later) > 1 else "a later check that is"
-    return _derived(search, look, ORDER, name, f"; reported before {count} broken too")
+    count = "a later check" if len(later) == 1 else f"{len(later)} later checks of another status"
+    return _derived(search, look, ORDER, name, f"; answers before {count}")
 
 
 def _locked_look(search: Search, case: DerivedCase) -> Look | None:

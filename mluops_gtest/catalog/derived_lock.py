@@ -5,7 +5,6 @@ others read what the lock says.
 """
 
 import hashlib
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,10 +13,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import field
 
-from mluops_gtest.base.errors import ContentError, DeclarationError, repr_short, suggestion
+from mluops_gtest.base.errors import DeclarationError, repr_short, suggestion
 from mluops_gtest.base.files import replace_file
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.typed_files import Source, convert, decode_json, file_bytes
+from mluops_gtest.base.typed_files import Source, convert, decode_json, plain_json, read_bytes
 from mluops_gtest.base.yaml_lines import Lines
 from mluops_gtest.catalog.operators import code_files
 from mluops_gtest.core.call import Status
@@ -26,7 +25,7 @@ from mluops_gtest.core.operator_parts import C_API, EXACT, MUTANTS, REDUCTIONS, 
 
 DERIVED_NAME: Final = "derived.lock"
 # Raised when the same operator gets other cases, so that its lock is derived anew.
-VERSION: Final = 2
+VERSION: Final = 3
 CHECKS, ORDER = "checks", "order"
 SIZES, DTYPES, PRECISION, NONFINITE = "sizes", "dtypes", "precision", "nonfinite"
 # Their cases differ from the base in values; a file may have several entries of each. With the keys beyond `base`.
@@ -61,11 +60,11 @@ class DerivedCase(Value):
     """A case that follows from its base: what it has instead, and what must come back."""
 
     name: str
-    standard: str
     base: str
-    tags: tuple[str, ...]
     doc: str
     expect: Expect
+    standard: str = CHECKS
+    tags: tuple[str, ...] = ("negative",)
     changes: Mapping[str, Change] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
@@ -194,11 +193,8 @@ def read_derived(path: Path) -> Derivation | None:
     """The content of the lock; None where there is none, or one of another version."""
     if not os.path.lexists(path):
         return None
-    try:
-        lines = file_bytes(path).splitlines()
-    except OSError as error:
-        raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
-    records = [decode_json(line, Source(f"{path}:{number}", _REMEDY)) for number, line in enumerate(lines, 1)]
+    lines = enumerate(read_bytes(path).splitlines(), 1)
+    records = [decode_json(line, Source(f"{path}:{number}", _REMEDY)) for number, line in lines]
     if not records or not isinstance(records[0], dict) or records[0].get("version") != VERSION:
         return None
     cases: list[DerivedCase] = []
@@ -251,7 +247,7 @@ def _record(case: DerivedCase) -> dict[str, Any]:
     if case.changes:
         record["changes"] = {name: _set_fields(change) for name, change in case.changes.items()}
     if case.params:
-        record["params"] = {name: _plain(value) for name, value in case.params.items()}
+        record["params"] = {name: plain_json(value) for name, value in case.params.items()}
     return record
 
 
@@ -260,9 +256,3 @@ def _set_fields(value: Any) -> dict[str, Any]:
     defaults = value.__dataclass_fields__
     items = ((name, getattr(value, name)) for name in value.__struct_fields__)
     return {name: item for name, item in items if item != defaults[name].default and item != {}}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

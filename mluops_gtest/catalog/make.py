@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mluops_gtest.authoring.calls import dtype_of
 from mluops_gtest.authoring.random import MAX_LANES, Draw
 from mluops_gtest.base.errors import ContentError, DeclarationError, HarnessError, OperatorError, repr_short, suggestion
+from mluops_gtest.base.typed_files import plain_json
 from mluops_gtest.casefiles.lock import LockedTensor, LockEntry
 from mluops_gtest.core.buffers import (
     ask_about_call,
@@ -70,14 +71,7 @@ def as_declared(case: Case, draft: CaseDraft, operator: Operator) -> Case:
 
 
 def _plain_params(case: Case) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in case.params.items()}
-
-
-def _plain(value: Any) -> Any:
-    """JSON has no number that is not finite, and NaN would equal no line of the lock: the word stands for it."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return {name: plain_json(value) for name, value in case.params.items()}
 
 
 def _described(tensors: Iterable[Tensor]) -> list[LockedTensor]:
@@ -184,6 +178,11 @@ def make_fuzz_case(draft: CaseDraft, operator: Operator, spoil: Callable[[Case],
     return _wrap_operator_errors(draft, operator, lambda: _make_fuzz_case(draft, operator, spoil))
 
 
+def make_call(draft: CaseDraft, operator: Operator) -> Case:
+    """The call of the case as the recipe makes it, without a baseline."""
+    return _wrap_operator_errors(draft, operator, lambda: _draw_call(draft, operator))
+
+
 def _wrap_operator_errors(draft: CaseDraft, operator: Operator, make: Callable[[], Case]) -> Case:
     """What `make` gives; what the operator's own code raises is told with the case."""
 
@@ -219,12 +218,16 @@ def _make_declared(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
 
 
 def _make_fuzz_case(draft: CaseDraft, operator: Operator, spoil: Callable[[Case], Case]) -> Case:
-    case = spoil(_draw(draft, operator, call_recipe(draft, operator, Draw(draft.seed))))
+    case = spoil(_draw_call(draft, operator))
     answer = ask_about_call(operator, operator.reference, operator.answer, bind_values(case, operator), "a drawn call")
     # Nobody looked at what was drawn: a constant baseline is no mistake.
     expect = replace(case.expect, status=answer.status, check=answer.check, degenerate="drawn")
     case = replace(case, expect=expect)
     return _with_baseline(case, draft, operator) if answer.computes else _without_baseline(case, operator, answer)
+
+
+def _draw_call(draft: CaseDraft, operator: Operator) -> Case:
+    return _draw(draft, operator, call_recipe(draft, operator, Draw(draft.seed)))
 
 
 def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
@@ -439,5 +442,6 @@ def _refuse_degenerate(draft: CaseDraft, operator: Operator, case: Case) -> None
     if constant and draft.expect.degenerate is None:
         words = f": the baseline of {', '.join(constant)} is constant, which proves little. "
         raise _refusal(draft, f"{words}Change the data, or declare `degenerate: <reason>`.")
-    if not constant and draft.expect.degenerate is not None:
+    # A derived case is constant with its own seed, perhaps with no other.
+    if not constant and draft.expect.degenerate is not None and not draft.is_derived:
         raise _refusal(draft, " is declared degenerate, but every output varies. Remove `degenerate`.")

@@ -25,8 +25,9 @@ Spec = TensorSpec | OutputSpec
 _Dims = tuple[int, ...]
 
 _MOST: Final = 2**31 - 1
-# Two sizes of these are large together, where each alone leaves small what has no other size.
-_FACTORS: Final = (1 << 11, 1 << 14, 1 << 17, 1 << 19)
+# Two sizes of these are large together, where each alone leaves small what has no other size: the first with the last
+# beside a factor of 2. The last is the most rows that documents allow, so that few entries of arrays are written out.
+_FACTORS: Final = (1_100, 1 << 14, 1 << 17, 1_000_000)
 # Of an array that is no longer every entry is looked at alone.
 MOST_ENTRIES: Final = 3
 
@@ -64,7 +65,7 @@ def ranges_of(operator: Operator, base: Case, space: Space | None) -> Iterator[N
             # One more than the least that is large, so that one size can be larger than another that is.
             high = _MOST if symbol in base.params else LARGE_ELEMENTS + 1
             yield NumberRange(f"{EVERYWHERE}{symbol}", "dim", start, 0, high, put, (0, *_FACTORS, high))
-    yield NumberRange("nram", "device", DEFAULT_NRAM_BYTES, 0, DEFAULT_NRAM_BYTES, _put_nram)
+    yield NumberRange("nram", "device", DEFAULT_NRAM_BYTES, 0, DEFAULT_NRAM_BYTES, put_nram)
 
 
 def _resize(case: Case, size: int, *, name: str, axis: int) -> Case | None:
@@ -74,7 +75,8 @@ def _resize(case: Case, size: int, *, name: str, axis: int) -> Case | None:
     return changed(case, {name: Change(dims=(*dims[:axis], size, *dims[axis + 1 :]))}, {})
 
 
-def _put_nram(case: Case, size: int) -> Case:
+def put_nram(case: Case, size: int) -> Case:
+    """The call on a device with so much on-chip memory."""
     return replace(case, expect=replace(case.expect, nram_bytes=size))
 
 

@@ -8,8 +8,7 @@ from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from mluops_gtest.base.errors import ContentError
-from mluops_gtest.base.typed_files import Source, convert, decode_json, file_bytes
+from mluops_gtest.base.typed_files import Source, convert, decode_json, read_bytes
 
 REPLACED_NAME: Final = "replaced.json"
 # Ids of declared cases by an id that no case has any more.
@@ -22,10 +21,7 @@ def read_replaced(folder: Path, declared: Container[str]) -> Successors:
     if not os.path.lexists(path):
         return {}
     source = Source(str(path), 'Write {"op/old": ["op/new"]}, with cases that are declared or replaced themselves.')
-    try:
-        listed = convert(decode_json(file_bytes(path), source), dict[str, tuple[str, ...]], source)
-    except OSError as error:
-        raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
+    listed = convert(decode_json(read_bytes(path), source), dict[str, tuple[str, ...]], source)
 
     def follow(old: str, before: tuple[str, ...]) -> Iterator[str]:
         if old in before:

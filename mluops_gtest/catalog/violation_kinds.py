@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.catalog.make import changed
 from mluops_gtest.catalog.number_ranges import MOST_ENTRIES, kinds_along, ranges_of
-from mluops_gtest.catalog.violations import NULL, STRIDED, Apply, Kind, Violation, broken_checks, violation_between
+from mluops_gtest.catalog.violations import NULL, STRIDED, Apply, Kind, broken_checks
 from mluops_gtest.core.call import OLDEST_ARCH, ParamValue, Space
 from mluops_gtest.core.case import Case, Change
 from mluops_gtest.core.declaration import OutputSpec, ParamField, TensorSpec
@@ -34,12 +34,6 @@ _FLOATS: Final = {
     "inf": math.inf,
     "minus_inf": -math.inf,
 }
-
-
-def violations_of(operator: Operator, base: Case, space: Space | None = None) -> tuple[Violation, ...]:
-    """Every change of one kind that a call may have, as it is on this base."""
-    found = ((kind, kind.apply(base)) for kind in kinds_of(operator, base, space))
-    return tuple(violation_between(base, case, kind.slug) for kind, case in found if case is not None)
 
 
 def kinds_of(operator: Operator, base: Case, space: Space | None = None) -> tuple[Kind, ...]:
@@ -90,7 +84,7 @@ def _of_tensor(spec: Spec, tensor: Tensor, operator: Operator, base: Case) -> It
     yield Kind(name, "rank_more", "rank", _changing(_one_axis_more, name))
     yield Kind(name, "rank_less", "rank", _changing(_one_axis_less, name))
     for dtype in _other_dtypes(spec, tensor.desc.dtype):
-        yield Kind(name, f"dtype_{dtype.value}", "dtype", _changing(partial(_retype, dtype=dtype), name))
+        yield Kind(name, f"dtype_{dtype.value}", "dtype", _changing(Change(dtype=dtype.value), name))
     yield from _of_layout(spec, tensor, operator, base)
     for one, other in combinations(range(len(tensor.desc.dims)), 2):
         if tensor.desc.dims[one] != tensor.desc.dims[other]:
@@ -100,21 +94,15 @@ def _of_tensor(spec: Spec, tensor: Tensor, operator: Operator, base: Case) -> It
         yield Kind(name, f"strided_{what}", STRIDED, _changing(partial(_strided, strides_of=strides_of), name))
 
 
-def _changing(change: Callable[[Tensor], Change | None], *names: str) -> Apply:
+def _changing(change: Change | Callable[[Tensor], Change | None], *names: str) -> Apply:
+    """Gives these tensors the change, or what it is for each of them."""
+
     def apply(case: Case) -> Case | None:
-        changes = {name: change(case.tensor(name)) for name in names}
+        changes = {name: change if isinstance(change, Change) else change(case.tensor(name)) for name in names}
         fitting = {name: one for name, one in changes.items() if one is not None}
         return changed(case, fitting, {}) if len(fitting) == len(names) else None
 
     return apply
-
-
-def _retype(_tensor: Tensor, dtype: DType) -> Change:
-    return Change(dtype=dtype.value)
-
-
-def _lay_out(_tensor: Tensor, layout: Layout) -> Change:
-    return Change(layout=layout.value)
 
 
 def _one_axis_more(tensor: Tensor) -> Change:
@@ -154,7 +142,7 @@ def _of_layout(spec: Spec, tensor: Tensor, operator: Operator, base: Case) -> It
         return
     wrong = [layout for layout in Layout if layout not in spec.layouts]
     for layout in (*wrong[:2], *(one for one in spec.layouts if one is not tensor.desc.layout)):
-        apply = _changing(partial(_lay_out, layout=layout), spec.id)
+        apply = _changing(Change(layout=layout.value), spec.id)
         case = apply(base)
         if case is not None and broken_checks(operator, case):
             yield Kind(spec.id, f"layout_{layout.value}", "layout", apply)
@@ -163,27 +151,15 @@ def _of_layout(spec: Spec, tensor: Tensor, operator: Operator, base: Case) -> It
 _Dims = tuple[int, ...]
 
 
-def _strides_with_gap(dims: _Dims) -> _Dims:
-    return contiguous((*dims[:-1], dims[-1] + 1)) if len(dims) > 1 else (2,)
-
-
-def _strides_turned(dims: _Dims) -> _Dims:
-    return tuple(reversed(contiguous(tuple(reversed(dims)))))
-
-
-def _strides_of_every_second(dims: _Dims) -> _Dims:
-    return tuple(2 * stride for stride in contiguous(dims))
-
-
 def _strides_of_copies(dims: _Dims) -> _Dims:
     first = next((axis for axis, length in enumerate(dims) if length != 1), 0)
     return tuple(0 if axis == first else stride for axis, stride in enumerate(contiguous(dims)))
 
 
 _STRIDES: Final[Mapping[str, Callable[[_Dims], _Dims]]] = {
-    "gap": _strides_with_gap,
-    "turned": _strides_turned,
-    "step": _strides_of_every_second,
+    "gap": lambda dims: contiguous((*dims[:-1], dims[-1] + 1)) if len(dims) > 1 else (2,),
+    "turned": lambda dims: contiguous(dims[::-1])[::-1],
+    "step": lambda dims: tuple(2 * stride for stride in contiguous(dims)),
     "copies": _strides_of_copies,
 }
 
@@ -206,7 +182,7 @@ def _of_alike_tensors(operator: Operator, base: Case) -> Iterator[Kind]:
     for _, names in _groups({spec.id: frozenset(spec.dtypes) for spec in operator.tensors}):
         first = next(spec for spec in operator.tensors if spec.id == names[0])
         for dtype in _other_dtypes(first, base.tensor(names[0]).desc.dtype):
-            apply = _changing(partial(_retype, dtype=dtype), *names)
+            apply = _changing(Change(dtype=dtype.value), *names)
             yield Kind("_and_".join(names), f"dtype_{dtype.value}", "dtype", apply)
     for _, names in _groups({spec.id: spec.shape for spec in operator.tensors}):
         for what, change in (("rank_more", _one_axis_more), ("rank_less", _one_axis_less)):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import each_check
 from mluops_gtest.catalog.violation_kinds import kinds_of
-from mluops_gtest.catalog.violations import Kind, has_arrays
+from mluops_gtest.catalog.violations import Kind, apply_kinds, has_arrays
 from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import Space, Status
 from mluops_gtest.core.case import Case
@@ -74,9 +74,7 @@ class Search:
 
     def look(self, base: str, kinds: Kinds) -> Look | None:
         """The base with these kinds of change, one after the other; None where it cannot have them."""
-        case: Case | None = self.bases[base]
-        for kind in kinds:
-            case = None if case is None else kind.apply(case)
+        case = apply_kinds(kinds, self.bases[base])
         return None if case is None else self.look_at(base, kinds, case)
 
     def look_at(self, base: str, kinds: Kinds, case: Case) -> Look:

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from msgspec import field
@@ -48,6 +48,13 @@ class Kind(Value):
     def slug(self) -> str:
         """What stands in the names of cases."""
         return f"{self.target}_{self.what}".lower()
+
+
+def apply_kinds(kinds: Iterable[Kind], case: Case | None) -> Case | None:
+    """The call with these kinds of change, one after the other; None where it cannot have them."""
+    for kind in kinds:
+        case = None if case is None else kind.apply(case)
+    return case
 
 
 class Violation(Value):

@@ -34,6 +34,30 @@ def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
     return decorate
 
 
+_PATHS: Final = {
+    "path": click.Path(path_type=Path),
+    "file": click.Path(path_type=Path, dir_okay=False),
+    "folder": click.Path(path_type=Path, file_okay=False),
+    "existing": click.Path(path_type=Path, exists=True),
+    "existing file": click.Path(path_type=Path, exists=True, dir_okay=False),
+    "existing folder": click.Path(path_type=Path, exists=True, file_okay=False),
+}
+
+
+def value_option(typed: str, kind: Any, words: str, **own: Any) -> Callable[[F], F]:
+    """An option with a value, as the help page writes it: `-o --out FILE`, behind its flags its name in Python if that
+    is another; `kind` is a type of click's, or says which path it is. A default is shown."""
+    names = typed.split()
+    metavar = names.pop() if names[-1].isupper() else None
+    how = {"type": _PATHS.get(kind, kind), "metavar": metavar, "show_default": "default" in own, "help": words}
+    return click.option(*names, **how | own)
+
+
+def flag_option(typed: str, words: str) -> Callable[[F], F]:
+    """An option without a value, written as in `value_option`."""
+    return click.option(*typed.split(), is_flag=True, help=words)
+
+
 def format_option(*forms: str, words: str = "How to print, e.g. --format json.") -> Callable[[F], F]:
     """--format, by default the first of these, which the command gets as `form`."""
     choice = click.Choice(forms)
@@ -190,8 +214,7 @@ def run_option(name: str, words: str | None = None, /, **own: Any) -> Callable[[
             how["type"] = click.Choice(get_args(kinds[0]))
     if name == "backend":
         how["shell_complete"] = complete_backends
-    flags = (one.flags,) if "/" in one.flags else one.flags.split()
-    return click.option(*flags, own.pop("into", name), **how | own)
+    return click.option(*one.flags, own.pop("into", name), **how | own)
 
 
 def run_options(first: str, last: str) -> Callable[[F], F]:
@@ -224,11 +247,8 @@ sampling_options = run_options("warmup", "cold_cache")
 cluster_options = run_options("cluster", "ship")
 # How case files are read.
 file_options = run_options("strict", "allow_outside_paths")
-reseed_option = click.option(
-    "--reseed",
-    type=click.IntRange(0, LARGEST_RESEED),
-    metavar="N",
-    help="Use the values of `run --reseed N`, e.g. --reseed 7.",
+reseed_option = value_option(
+    "--reseed N", click.IntRange(0, LARGEST_RESEED), "Use the values of `run --reseed N`, e.g. --reseed 7."
 )
 
 
@@ -271,19 +291,14 @@ def selection_options(function: Callable[..., T]) -> Callable[..., T]:
             help=f"Only cases with this tag, e.g. --tag boundary (repeat it: any of them). Tags: {', '.join(TAGS)}.",
             shell_complete=lambda ctx, param, incomplete: [tag for tag in TAGS if tag.startswith(incomplete)],  # noqa: ARG005
         ),
-        click.option(
-            "-k",
-            "keyword",
+        value_option(
+            "-k keyword EXPR",
+            None,
+            "Only cases whose id or tags match, e.g. -k 'edge and not half'.",
             default="",
-            help="Only cases whose id or tags match, e.g. -k 'edge and not half'.",
-            metavar="EXPR",
+            show_default=False,
         ),
-        click.option(
-            "--all",
-            "everything",
-            is_flag=True,
-            help=f"Every declared case except those tagged {', '.join(NAMED_TAGS)}.",
-        ),
+        flag_option("--all everything", f"Every declared case except those tagged {', '.join(NAMED_TAGS)}."),
         root_option,
     )
     return options(with_query)

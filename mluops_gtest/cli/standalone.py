@@ -196,8 +196,8 @@ def fill_template(name: str, holes: Mapping[str, str]) -> str:
 
 
 def template(name: str) -> str:
-    """The text of a template."""
-    return files("mluops_gtest.cli").joinpath("templates", "standalone", f"{name}.txt").read_text(encoding="utf-8")
+    """The text of a template; they end in .txt, so that no tool takes them for modules of this package."""
+    return files("mluops_gtest.cli").joinpath("templates", f"{name}.txt").read_text(encoding="utf-8")
 
 
 def _python_text(failure: Failure, target: tuple[str, str]) -> str:
@@ -205,7 +205,7 @@ def _python_text(failure: Failure, target: tuple[str, str]) -> str:
         f"TYPES = { ({d.name: (d.value, d.storage.str) for d in DType})!r}",
         f"LAYOUTS = {[layout.name for layout in Layout]!r}",
     ]
-    return _fill_python("python.py", failure, [f"BACKEND = {target!r}", *_data(failure)], enums)
+    return _fill_python("standalone/python.py", failure, [f"BACKEND = {target!r}", *_data(failure)], enums)
 
 
 def _ctypes_text(failure: Failure, library: str) -> str:
@@ -225,7 +225,7 @@ def _ctypes_text(failure: Failure, library: str) -> str:
         f"TYPES = { ({d.value: (d.c_number, d.storage.str) for d in DType if d.c_number is not None})!r}",
         f"LAYOUTS = { ({layout.value: layout.c_number for layout in Layout})!r}",
     ]
-    return _fill_python("ctypes.py", failure, [f"LIBRARY = {place!r}", *_data(failure), *lines, "]"], enums)
+    return _fill_python("standalone/ctypes.py", failure, [f"LIBRARY = {place!r}", *_data(failure), *lines, "]"], enums)
 
 
 def _arguments(arguments: CArguments) -> list[tuple[str, str, str]]:
@@ -241,7 +241,7 @@ def c_type(argument: CArgument) -> str:
 def _fill_python(name: str, failure: Failure, data: list[str], enums: list[str]) -> str:
     numbers = f"STATUS_NUMBERS = { ({status.name: status.value for status in Status})!r}"
     holes = {
-        "# $SHARED\n": template("shared.py"),
+        "# $SHARED\n": template("standalone/shared.py"),
         "# $DATA": "\n".join(data),
         "# $ENUMS": "\n".join([numbers, *enums]),
         "$CASE": failure.case.id,

@@ -162,7 +162,7 @@ def c_text(failure: Failure, command: str) -> str:
         "$WHY": failure.why.replace("*/", "* /"),
         "$OPERATOR": failure.operator.name,
     }
-    return fill_template("c.c", holes)
+    return fill_template("standalone/c.c", holes)
 
 
 def _data(failure: Failure, signature: CSignature) -> Iterator[str]:

@@ -75,10 +75,6 @@ class WhereReading(msgspec.Struct, frozen=True):
         return bool(self.axes) and not self.outside and all(axis.kind == "all" for axis in self.axes)
 
 
-def _up_to(reading: AxisReading, stop: int) -> AxisReading:
-    return AxisReading(reading.kind, (*(*reading.numbers, 1)[:3], stop))
-
-
 ALL: Final = AxisReading("all")
 # Of an output of any rank.
 EVERYTHING: Final = WhereReading((ALL,))
@@ -95,7 +91,8 @@ def axis_readings(chosen: AxisSet) -> tuple[AxisReading, ...]:
         numbers = (chosen.step, chosen.start) if chosen.width == 1 else (chosen.step, chosen.start, chosen.width)
         reading = AxisReading(kind, numbers)
         # One that ends before the axis does is not what these words say.
-        return (reading,) if reading.of(chosen.length) == chosen else (_up_to(reading, chosen.stop),)
+        is_whole = reading.of(chosen.length) == chosen
+        return (reading if is_whole else AxisReading(kind, (*(*numbers, 1)[:3], chosen.stop)),)
     names = []
     if chosen.stop == chosen.length:
         names.append(AxisReading("from", (chosen.start,)))

@@ -24,8 +24,8 @@ from mluops_gtest.base.typed_files import (
     Source,
     convert,
     decode_json,
-    file_bytes,
     keep_plain,
+    read_bytes,
     refuse_doubled_keys,
 )
 from mluops_gtest.base.yaml_lines import Lines, load_yaml
@@ -223,10 +223,7 @@ def is_baseline(record: Any) -> bool:
 
 def load_json(path: Path) -> Any:
     """A JSON document; in a baseline a key that occurs twice, e.g. after a bad merge, is an error."""
-    try:
-        data = file_bytes(path)
-    except OSError as error:
-        raise ContentError(f"{path}: cannot be read: {error.strerror or error}.") from error
+    data = read_bytes(path)
     record = decode_json(data, _baseline_source(path))
     if is_baseline(record):
         refuse_doubled_keys(data, _baseline_source(path))

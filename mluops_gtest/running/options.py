@@ -30,10 +30,9 @@ class Option(Value):
     """What is known of one option beside its name and its type."""
 
     default: Any
-    # As it is typed, `-j --jobs`; empty where the command line has something else for it.
-    flags: str
+    # As the help page writes it, `-j --jobs N`; empty where the command line has something else for it.
+    typed: str
     help: str
-    metavar: str | None = None
     # What click cannot tell from the type: size, devices, seed, samples, or which path it is.
     form: str = ""
     # The smallest number, or that which it must be above.
@@ -56,13 +55,23 @@ class Option(Value):
     # Why it does not go with a cluster.
     off_cluster: str = ""
 
+    @property
+    def flags(self) -> list[str]:
+        """`-j` and `--jobs`; `--isolate/--no-isolate` is one."""
+        return [word for word in self.typed.split() if word.startswith("-")]
+
+    @property
+    def metavar(self) -> str | None:
+        """What stands for the value on the help page, where click has no word for it."""
+        return " ".join(word for word in self.typed.split() if not word.startswith("-")) or None
+
 
 _DECLARED: Final[list[Option]] = []
 
 
-def option(default: Any, flags: str = "", words: str = "", *, required: bool = False, **more: Any) -> Any:
+def option(default: Any, typed: str = "", words: str = "", *, required: bool = False, **more: Any) -> Any:
     """The default of a field of RunOptions, which takes its place in the table; `required`: run.json must have it."""
-    _DECLARED.append(Option(default() if default is dict else default, flags, words, **more))
+    _DECLARED.append(Option(default() if default is dict else default, typed, words, **more))
     return field() if required else field(default_factory=dict) if default is dict else field(default=default)
 
 
@@ -92,9 +101,8 @@ class RunOptions(Value):
     )
     runtime: str | None = option(
         None,
-        "--runtime",
+        "--runtime LIB",
         "For c:LIBRARY: the library that has the cnrt functions, e.g. --runtime libcnrt.so.",
-        metavar="LIB",
         repro=1,
     )
     serve: bool = option(
@@ -118,9 +126,8 @@ class RunOptions(Value):
     )
     jobs: int = option(
         1,
-        "-j --jobs",
+        "-j --jobs N",
         "Use N worker processes, e.g. -j 2.  [default: 1]",
-        metavar="N",
         least=1,
         setting=4,
         needs="workers",
@@ -131,9 +138,8 @@ class RunOptions(Value):
     )
     timeout: float | None = option(
         None,
-        "--timeout",
+        "--timeout SECONDS",
         "Stop a case in a worker after so long, e.g. --timeout 20.  [default: 60, plus 1 per megabyte of tensors]",
-        metavar="SECONDS",
         above=0,
         repro=3,
         setting=3,
@@ -166,21 +172,19 @@ class RunOptions(Value):
     )
     repeat: int = option(
         1,
-        "--repeat",
+        "--repeat N",
         "Run each case N times and require outputs that are equal bit for bit, e.g. --repeat 5.",
-        metavar="N",
         least=1,
         show_default=True,
         repro=5,
     )
     stress: str | None = option(
         None,
-        "--stress",
+        "--stress SECONDS|Nx",
         "Look for races: repeat the cases for so long in all, or each N times, in workers with different numbers "
         "of threads (OMP_NUM_THREADS and the like), and count the repetitions that fail or leave other bits; "
         "elements further off than arithmetic allows fail. Without a selection it takes the cases tagged race; "
         "e.g. --stress 60 or --stress 20x.",
-        metavar="SECONDS|Nx",
         repro=6,
         needs="workers",
         why="repeats every case itself",
@@ -189,9 +193,8 @@ class RunOptions(Value):
     )
     reruns: int = option(
         0,
-        "--reruns",
+        "--reruns N",
         "Try a failed case up to N more times; one that then passes is flaky, e.g. --reruns 2.",
-        metavar="N",
         least=0,
         repro=7,
     )
@@ -229,9 +232,8 @@ class RunOptions(Value):
     )
     warmup: int = option(
         3,
-        "--warmup",
+        "--warmup W",
         "Untimed calls before the first sample, e.g. --warmup 10.",
-        metavar="W",
         least=0,
         show_default=True,
         needs="perf",
@@ -239,10 +241,9 @@ class RunOptions(Value):
     # None: as many as it takes.
     samples: int | None = option(
         None,
-        "--samples",
+        "--samples N|auto",
         "Timed calls per case, e.g. --samples 100; auto goes on until the median is known to 1 %, but stops at "
         "1000 calls or about two seconds.",
-        metavar="N|auto",
         form="samples",
         least=1,
         untyped="auto",
@@ -255,18 +256,16 @@ class RunOptions(Value):
     )
     device_spec: str | None = option(
         None,
-        "--device-spec",
+        "--device-spec FILE",
         "Compare times with what the device can do at best, e.g. --device-spec host.yaml (see: device-spec --help).",
-        metavar="FILE",
         form="existing file",
         needs="perf",
     )
     # None: the declared values. The command line draws a number for `random`.
     reseed: int | None = option(
         None,
-        "--reseed",
+        "--reseed N|random",
         "Use other random values and fresh baselines, so that no lookup table passes, e.g. --reseed 7.",
-        metavar="N|random",
         form="seed",
         repro=9,
     )
@@ -278,30 +277,25 @@ class RunOptions(Value):
     )
     require_coverage: Percentage | None = option(
         None,
-        "--require-coverage",
+        "--require-coverage PERCENT",
         "Exit 5 unless so many of the selected cases passed or failed, not skipped, e.g. --require-coverage 95%.",
-        metavar="PERCENT",
         setting=7,
     )
-    shard: str | None = option(
-        None, "--shard", "Run only part I of N of the selected cases, e.g. --shard 2/5.", metavar="I/N"
-    )
+    shard: str | None = option(None, "--shard I/N", "Run only part I of N of the selected cases, e.g. --shard 2/5.")
     failed: str | None = option(
         None,
-        "--failed",
+        "--failed RESULTS",
         "Run only what did not pass in an earlier run (a results folder or a report.json), the smallest cases "
         "first, e.g. --failed results --op get_indice_pairs.",
-        metavar="RESULTS",
         form="existing",
         recorded=False,
     )
     # Results with times; once the run is planned a digest of the times that the shards were cut by.
     times: str | None = option(
         None,
-        "--times",
+        "--times RESULTS",
         "Balance the shards by the times of an earlier run (a results folder or a report.json), e.g. --shard 2/5 "
         "--times last-night.",
-        metavar="RESULTS",
         form="existing",
     )
     allow_empty_shard: bool = option(
@@ -312,17 +306,15 @@ class RunOptions(Value):
     )
     cluster: str | None = option(
         None,
-        "--cluster",
+        "--cluster ADDRESS",
         "Run on a Dask cluster: tcp://SCHEDULER:8786 (or tls://, ucx://), local:N for N processes here, or "
         "path/file.py:FUNCTION that makes one, e.g. --cluster tcp://node1:8786.",
-        metavar="ADDRESS",
     )
     ship: tuple[str, ...] = option(
         (),
-        "--ship",
+        "--ship PATH",
         "Send this file of the backend to the cluster's workers, e.g. --backend c:./libk.so --ship ./libk.so "
         "--cluster local:2.",
-        metavar="PATH",
         form="existing file",
         needs="cluster",
         why="sends files to the workers of a cluster",
@@ -339,10 +331,9 @@ class RunOptions(Value):
     # What the user says, and from the beginning of the run on also what the harness recorded.
     labels: dict[str, str] = option(
         dict,
-        "--label",
+        "--label NAME=VALUE",
         "Name this run in history, compare and reports, e.g. --label device=mlu370 --label compiler=4.1.0; git "
         "commit and backend file are always recorded.",
-        metavar="NAME=VALUE",
         setting=9,
     )
     strict: bool = option(
@@ -393,7 +384,7 @@ class RunOptions(Value):
         given = self.changed() | (set() if self.settings is None else {"backend"})
         for name in sorted(given, key=lambda one: OPTIONS[one].repro):
             if OPTIONS[name].repro:
-                value, (yes, _, no) = getattr(self, name), OPTIONS[name].flags.split()[0].partition("/")
+                value, (yes, _, no) = getattr(self, name), OPTIONS[name].flags[0].partition("/")
                 words.append(no if value is False else yes)
                 if not isinstance(value, bool):
                     words.append(str(value).removesuffix(".0") if isinstance(value, float) else str(value))

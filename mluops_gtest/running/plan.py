@@ -124,7 +124,7 @@ def smallest_first(ids: Sequence[str], costs: Mapping[str, int]) -> list[str]:
 
 def typed_word(name: str) -> str:
     """An option of a run as the command line has it: its first word."""
-    return OPTIONS[name].flags.split()[0].partition("/")[0]
+    return OPTIONS[name].flags[0].partition("/")[0]
 
 
 def refuse(options: RunOptions, typed: Set[str] = frozenset(), *, in_python: bool = False) -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.errors import DeclarationError, OperatorError
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.catalog.make import make_fuzz_case
+from mluops_gtest.catalog.make import make_call, make_fuzz_case
 from mluops_gtest.catalog.templates import Vocabulary
 from mluops_gtest.catalog.violation_search import Kinds, Look
 from mluops_gtest.core.call import Choice, Sizes, Space
@@ -325,14 +325,7 @@ class Draws:
 
     def _valid(self, number: int, point: SpacePoint, random: Random) -> Case | None:
         """The call as the recipe makes it, without a baseline; None where it cannot."""
-        made: list[Case] = []
-
-        def take(case: Case) -> Case:
-            made.append(case)
-            raise _UnfitError("the call is all that is wanted")
-
         draft = self._draft(number, point, random)
         with contextlib.suppress(DeclarationError):
-            if draft is not None:
-                make_fuzz_case(draft, self.operator, take)
-        return made[0] if made else None
+            return None if draft is None else make_call(draft, self.operator)
+        return None

@@ -17,8 +17,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
+from mluops_gtest.catalog.number_ranges import put_nram
 from mluops_gtest.catalog.violation_search import Kinds, Look, Search
-from mluops_gtest.catalog.violations import CATEGORIES, STRIDED, Kind
+from mluops_gtest.catalog.violations import CATEGORIES, STRIDED, Kind, apply_kinds
 from mluops_gtest.core.call import Space
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.declaration import Check
@@ -104,7 +105,7 @@ class Ways:
     @cached_property
     def kinds(self) -> tuple[Kind, ...]:
         """Every kind of change, also those that leave a call valid; of on-chip memory kernels may take little."""
-        memory = (Kind("nram", str(size), "device", partial(_with_nram, size=size)) for size in _NRAM_BYTES)
+        memory = (Kind("nram", str(size), "device", partial(put_nram, size=size)) for size in _NRAM_BYTES)
         return (*(kind for kinds in self.search.kinds.values() for kind in kinds), *memory)
 
     @cached_property
@@ -131,9 +132,7 @@ class Ways:
 
     def look(self, case: Case, kinds: Kinds) -> Look | None:
         """What the checks say of the case with these changes; None where it cannot have them."""
-        changed: Case | None = case
-        for kind in kinds:
-            changed = None if changed is None else kind.apply(changed)
+        changed = apply_kinds(kinds, case)
         return None if changed is None else self.search.look_once(case.id, kinds, changed)
 
     def _to(self, check: str, shows: Shows) -> Sequence[Look]:
@@ -147,10 +146,6 @@ class Ways:
 
     def _is_reached(self, aim: Aim, look: Look) -> bool:
         return aim in (reached_aims(look, self._operator) or ())
-
-
-def _with_nram(case: Case, size: int) -> Case:
-    return replace(case, expect=replace(case.expect, nram_bytes=size))
 
 
 def in_order(kinds: Kinds, random: Random) -> Kinds:

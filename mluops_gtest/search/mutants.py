@@ -160,12 +160,13 @@ def status_trials(subject: Subject, *, first_kill: bool) -> Iterator[Trial]:
         yield Trial(subject.name, "status", one.name, one.message, place, caught_by, idle=idle)
 
 
+_SIGNED_16_BITS: Final = 1 << 15
 # Several rules ask for the same few cases again and again; all of them would fill the memory.
 _CACHED_CASES: Final = 256
 
 
 def subject_of(session: Session, name: str, seeds: int) -> Subject:
-    """The operator with its declared cases, the stored ones complete."""
+    """The operator with its declared cases; complete are the stored ones and those with more positions than 2^15."""
     catalogue = session.catalogue
     operator = catalogue.operators[name]
     declared = catalogue.drafts_of(name)
@@ -176,7 +177,14 @@ def subject_of(session: Session, name: str, seeds: int) -> Subject:
         return make_reseeded(declared[case_id], operator, seed, source.lock.get(case_id))
 
     declarations = catalogue.root_of(name).cases / f"{name}.yaml"
-    stored = {case_id: source.load(case_id) for case_id in declared if catalogue.stored_path(case_id).exists()}
+    counted = {symbol for spec in operator.inputs for symbol in spec.positions.values()}
+    along = [axis for axis, one in operator.axes.items() if one.symbol in counted]
+    stored = {
+        case_id: source.load(case_id)
+        for case_id, draft in declared.items()
+        # Positions in 16 bits show nowhere else, and few committed cases are so large.
+        if catalogue.stored_path(case_id).exists() or any(draft.sizes.get(axis, 0) > _SIGNED_16_BITS for axis in along)
+    }
     return Subject(
         operator=operator,
         generator=catalogue.operators.files[name],

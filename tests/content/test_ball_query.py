@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from generators._shared.points import assert_lattice, clear_of_spheres, squared_distances
+from generators._shared.points import assert_lattice, squared_distances
 from generators.ball_query import empty_rows
-from generators.ball_query.recipes import clear_cloud
+from generators.ball_query.recipes import clear_cloud, clear_of_spheres
 from mluops_gtest.authoring import Draw, DType, Handle, OpCall, Status, TensorArg, argument, call_of
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.catalog.declarations import load_declarations

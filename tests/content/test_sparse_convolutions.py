@@ -7,12 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from generators._shared.connections import (
-    Connections,
-    layer_connections,
-    random_connections,
-    site_connections,
-)
+from generators._shared.connections import Connections, any_pairs, pairs_of_layer, site_connections
 from generators._shared.products import float64_is_exact
 from generators._shared.sparse import derive_geometry
 from generators.indice_convolution_backward_data import products_of as products_of_data
@@ -40,7 +35,8 @@ def random_pairs(rng: random.Random, sub_m: bool) -> Connections:
     rows_in = rng.randint(1, 7)
     kernel = tuple(rng.choice((1, 3)) if sub_m else rng.randint(1, 3) for _ in range(3))
     rows_out = rows_in if sub_m else rng.randint(1, 7)
-    return random_connections(Draw(rng.getrandbits(32)), kernel, rows_in, rows_out, sub_m=sub_m)
+    draw, params = Draw(rng.getrandbits(32)), {"sub_m": int(sub_m)}
+    return any_pairs(draw, params, kernel=kernel, rows_in=rows_in, rows_out=rows_out)
 
 
 def pairs_of_sites(rng: random.Random, sub_m: bool) -> Connections:
@@ -53,7 +49,7 @@ def pairs_of_sites(rng: random.Random, sub_m: bool) -> Connections:
 
 def pairs_of_a_layer(rng: random.Random, sub_m: bool) -> Connections:
     layers = ("subm_41x1440x1440", "subm_5x180x180") if sub_m else ("down_21x720x720", "out_5x180x180")
-    return layer_connections(Draw(rng.getrandbits(32)), rng.choice(layers), keep=20)
+    return pairs_of_layer(Draw(rng.getrandbits(32)), {}, layer=rng.choice(layers), keep=20)
 
 
 def answers(operator, connections: Connections, inputs, output, dims) -> list[np.ndarray]:
@@ -303,7 +299,7 @@ def test_network_cases_have_the_shapes_of_the_documents(operator, layers):
         draft = drafts[f"{operator.name}/centerpoint_{case}_float"]
         assert drafts[f"{operator.name}/centerpoint_{case}_half"].args == draft.args
         assert operator is not BACKWARD_FILTER or "derived" in draft.note
-        connections = layer_connections(Draw(0), draft.args["layer"])
+        connections = pairs_of_layer(Draw(0), {}, layer=draft.args["layer"])
         assert (draft.args["channels_in"], draft.args["channels_out"]) == (channels_in, channels_out)
         assert (connections.rows_in, connections.rows_out, connections.kernel) == (rows_in, rows_out, kernel)
         assert connections.pairs.shape == (math.prod(kernel), 2, rows_in)
@@ -316,7 +312,7 @@ def test_the_network_has_as_many_operations_as_the_document_says():
     drafts = {d.id: d for d in load_declarations(ROOT / "cases" / f"{FORWARD.name}.yaml", FORWARD)}
     for case, (pairs, ops) in enumerate(((754108, 0.772e9), (946942, 3.879e9), (538485, 8.823e9), (81218, 2.661e9))):
         args = drafts[f"{FORWARD.name}/centerpoint_{case}_float"].args
-        assert sum(layer_connections(Draw(0), args["layer"]).counts) == pairs
+        assert sum(pairs_of_layer(Draw(0), {}, layer=args["layer"]).counts) == pairs
         assert 2 * pairs * args["channels_in"] * args["channels_out"] == pytest.approx(ops, rel=1e-3)
 
 

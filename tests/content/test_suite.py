@@ -7,6 +7,7 @@ import pytest
 
 from mluops_gtest.casefiles.lock import lock_path, read_lock
 from mluops_gtest.catalog.produce import COMMITTED_LIMIT
+from mluops_gtest.catalog.replaced import read_replaced
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.operator_parts import MUTANTS
@@ -83,8 +84,16 @@ def test_committed_files_stay_small(catalogue, name):
     files = list((ROOT / "prototxt" / name).glob("*.prototxt"))
     assert files
     assert max(file.stat().st_size for file in files) <= COMMITTED_LIMIT
-    everything = (ROOT / "prototxt").rglob("*.*")
-    assert sum(file.stat().st_size for file in everything) <= 28_000_000
+    sizes = {file: file.stat().st_size for file in (ROOT / "prototxt").rglob("*.*")}
+    assert sum(size for file, size in sizes.items() if file.suffix == ".prototxt") <= 23_000_000
+    assert sum(sizes.values()) <= 27_400_000
+
+
+def test_every_case_that_is_replaced_has_successors(catalogue, name):
+    declared = catalogue.drafts_of(name)
+    replaced = read_replaced(ROOT / "prototxt" / name, declared)
+    assert replaced
+    assert all(successors and set(successors) <= set(declared) for successors in replaced.values())
 
 
 def test_the_released_runner_reads_every_file_that_computes(catalogue, name):

@@ -234,6 +234,7 @@ MISTAKES = {
             sorted_apart="rows_without_pairs_half",
             first_offset="rows_without_pairs_float",
             pairs_repeated="sub_m_kernel_1x3x1",
+            stride_of_outputs="race_every_offset_float",
         ),
     ),
     "indice_convolution_forward": (

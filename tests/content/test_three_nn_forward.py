@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 import pytest
 
-from generators._shared.points import lattice_fault, nearest_stand_apart
+from generators._shared.points import lattice_fault
+from generators.three_nn_forward import nearest_stand_apart
 from mluops_gtest.authoring import (
     Array,
     CriterionKind,
@@ -140,7 +141,8 @@ def test_exact_distances_are_asked_for_on_lattices_alone_and_every_other_case_ha
     reseed: Reseed | None,
 ) -> None:
     exact = {"dist2": {CriterionKind.DIFF3: 0.0}}
-    for name in computing("network", "heavy"):
+    # Criteria of a base would be those of all the calls, wrong in one place, that are derived from it.
+    for name in set(computing("network", "heavy")) - {"valid_default", "valid_half"}:
         inputs = make_with(name, reseed)
         criteria = {
             output: {one.kind: one.threshold for one in wanted} for output, wanted in DRAFTS[name].criteria.items()

@@ -233,7 +233,7 @@ BUGS = [
     Bug("indice_convolution_backward_data", "input_grad[-1] is never written", leave_unwritten("input_grad", -1)),
     Bug(
         "indice_convolution_backward_data", "all of input_grad is as if the last pair of every row wins",
-        last_pair_wins("output_grad", "input_grad", backward=True), "only when K ≥ {}", (2, 2),
+        last_pair_wins("output_grad", "input_grad", backward=True), "only when indice_pairs.shape[0] ≥ {}", (2, 2),
     ),
     Bug(
         "indice_convolution_backward_filter", "all of filters_grad is scaled by 2",

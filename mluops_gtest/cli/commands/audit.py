@@ -16,7 +16,15 @@ from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.echo import echo
-from mluops_gtest.cli.options import format_option, jobs_option, operators_option, root_option, selection_options
+from mluops_gtest.cli.options import (
+    flag_option,
+    format_option,
+    jobs_option,
+    operators_option,
+    root_option,
+    selection_options,
+    value_option,
+)
 from mluops_gtest.core.case import TAGS, Query
 
 if TYPE_CHECKING:
@@ -221,15 +229,13 @@ def command() -> None:
 @command.command("operators")
 @_operators_option
 @root_option
-@click.option(
-    "--seeds",
-    type=click.IntRange(0, 1000),
+@value_option(
+    "--seeds N",
+    click.IntRange(0, 1000),
+    "Compare kernel and reference under N other seeds, e.g. --seeds 2.",
     default=20,
-    show_default=True,
-    metavar="N",
-    help="Compare kernel and reference under N other seeds, e.g. --seeds 2.",
 )
-@click.option("--rules", is_flag=True, help="Only print the rules and what each demands.")
+@flag_option("--rules", "Only print the rules and what each demands.")
 @format_option("text", "json")
 def audit_rules(roots: tuple[str, ...], operators: tuple[str, ...], seeds: int, rules: bool, form: str) -> int:
     """Check every operator: its checks and their order, cases, twins, shapes, mutants and kernel.
@@ -273,15 +279,14 @@ def audit_rules(roots: tuple[str, ...], operators: tuple[str, ...], seeds: int, 
 @command.command("mutants")
 @_operators_option
 @root_option
-@click.option("--first-kill", is_flag=True, help="Leave each wrong implementation at the first case that catches it.")
-@click.option(
-    "--budget",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Begin nothing more after that time, e.g. --budget 60; what is not tried does not count as passed.",
+@flag_option("--first-kill", "Leave each wrong implementation at the first case that catches it.")
+@value_option(
+    "--budget SECONDS",
+    click.FloatRange(0, min_open=True),
+    "Begin nothing more after that time, e.g. --budget 60; what is not tried does not count as passed.",
 )
 @jobs_option
-@click.option("--list", "every", is_flag=True, help="Name every wrong implementation and the cases that catch it.")
+@flag_option("--list every", "Name every wrong implementation and the cases that catch it.")
 @format_option("text", "json", "markdown")
 def mutants(
     roots: tuple[str, ...],
@@ -329,10 +334,8 @@ def mutants(
 
 @command.command("outputs")
 @selection_options
-@click.option(
-    "--first-catch", is_flag=True, help="Leave each fault at the first case that catches it, small ones first."
-)
-@click.option("--list", "every", is_flag=True, help="Name the faults that each case lets through.")
+@flag_option("--first-catch", "Leave each fault at the first case that catches it, small ones first.")
+@flag_option("--list every", "Name the faults that each case lets through.")
 @format_option("text", "json", "markdown")
 def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool, form: str) -> int:
     """Make wrong outputs from the baselines of cases and count which are caught, without any backend.

@@ -12,9 +12,11 @@ from mluops_gtest.cli.options import (
     adapter_options,
     backend_option,
     file_options,
+    flag_option,
     run_option,
     sampling_options,
     selection_options,
+    value_option,
 )
 from mluops_gtest.core.case import Query
 
@@ -152,13 +154,9 @@ def _print(console: "Console", backends: Sequence[str], found: "Sequence[TimedPa
 
 @click.command("device-spec")
 @click.argument("file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--measure", is_flag=True, help="Measure this machine with numpy: memory copies and matrix products.")
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the measured description here, e.g. -o host.yaml.  [default: standard output]",
+@flag_option("--measure", "Measure this machine with numpy: memory copies and matrix products.")
+@value_option(
+    "-o --out FILE", "file", "Write the measured description here, e.g. -o host.yaml.  [default: standard output]"
 )
 def device_spec(file: Path | None, measure: bool, out: Path | None) -> None:
     """Check and show the description of a device, or measure this machine.

@@ -1,26 +1,33 @@
 """`mluops-test convert`, `export` and `schema`: case files for other programs."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from mluops_gtest.base.errors import ContentError, ExitCode, NothingSelectedError, UsageError
 from mluops_gtest.base.files import BINARY, CASE_SUFFIXES, TEXT
 from mluops_gtest.base.text import pluralize
-from mluops_gtest.cli.options import file_options, format_option, root_option, selection_options
+from mluops_gtest.cli.options import (
+    file_options,
+    flag_option,
+    format_option,
+    root_option,
+    selection_options,
+    value_option,
+)
 from mluops_gtest.core.case import Query
 
 
 @click.command("convert")
 @click.argument("src", type=click.Path(path_type=Path, exists=True))
 @click.argument("dst", type=click.Path(path_type=Path))
-@click.option(
-    "--to",
-    "form",
-    type=click.Choice(["prototxt", "pb"]),
-    help="For folders: the format to write, e.g. --to pb.  [default: the other format of each file]",
+@value_option(
+    "--to form",
+    click.Choice(["prototxt", "pb"]),
+    "For folders: the format to write, e.g. --to pb.  [default: the other format of each file]",
 )
-@click.option("--drop-unknown", is_flag=True, help="Convert a text file even if unknown fields get lost.")
+@flag_option("--drop-unknown", "Convert a text file even if unknown fields get lost.")
 @root_option
 def command(roots: tuple[str, ...], src: Path, dst: Path, form: str | None, drop_unknown: bool) -> int:
     """Convert case files between text (.prototxt) and binary (.pb): a file, or a folder and everything below it.
@@ -80,17 +87,10 @@ def _target_suffix(source: Path, form: str | None) -> str:
 
 @click.command("export")
 @selection_options
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Write to this new or empty folder, e.g. --out released.",
-)
+@value_option("--out", "folder", "Write to this new or empty folder, e.g. --out released.", required=True)
 @format_option("prototxt", "pb", words="Text or binary files, e.g. --format pb.")
 @file_options
-def export_cases(
-    query: Query, roots: tuple[str, ...], out: Path, form: str, strict: bool, allow_outside_paths: bool
-) -> int:
+def export_cases(query: Query, roots: tuple[str, ...], out: Path, form: str, **reading: Any) -> int:
     """Write cases for the released runner (mluop_gtest).
 
     Each case becomes OPERATOR/test_case/NAME with only the fields of the schema and the ids input1, …, output1, …;
@@ -110,7 +110,7 @@ def export_cases(
 
     session = Session(roots)
     chosen = session.select(query).cases
-    source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
+    source = session.source(chosen, **reading)
     export = Export(out, f".{form}", source.schema)
     broken = 0
     for selected in track(chosen, len(chosen), stderr()):
@@ -142,11 +142,7 @@ _FILES = ("mluoptest.proto", "mluops_gtest_expect.proto")
 
 @click.command("schema")
 @click.argument("file", type=click.Choice(_FILES), default=_FILES[0])
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Write both files into this folder instead of printing one, e.g. --out proto.",
-)
+@value_option("--out", "folder", "Write both files into this folder instead of printing one, e.g. --out proto.")
 @root_option
 def schema(roots: tuple[str, ...], file: str, out: Path | None) -> None:
     """Print the .proto file that describes case files: mluoptest.proto, with the parameters of every known operator.

@@ -25,6 +25,7 @@ from mluops_gtest.cli.options import (
     stands_in_settings,
     timeout_option,
     typed_options,
+    value_option,
 )
 from mluops_gtest.core.case import Query
 
@@ -59,28 +60,16 @@ _BESIDE_FROM = {"case", "results", "number", "save_to"}
 @click.command("diff")
 @click.argument("case", shell_complete=complete_ids)
 @backend_option("Run the case now on this backend (named as for `run`), e.g. -b my_kernels.py:backend.")
-@click.option(
-    "--from",
-    "results",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    metavar="RESULTS",
-    help="Use the outputs that `run --save-outputs` kept in this results folder, e.g. --from results.",
+@value_option(
+    "--from results RESULTS",
+    "existing folder",
+    "Use the outputs that `run --save-outputs` kept in this results folder, e.g. --from results.",
 )
-@click.option(
-    "-n",
-    "number",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="Show the N worst elements, e.g. -n 30.",
-)
-@click.option(
-    "--save",
-    "save_to",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write inputs, outputs and expected values as .npy files, and a script that loads them, e.g. --save values.",
+@value_option("-n number N", click.IntRange(1), "Show the N worst elements, e.g. -n 30.", default=10)
+@value_option(
+    "--save save_to DIR",
+    "folder",
+    "Write inputs, outputs and expected values as .npy files, and a script that loads them, e.g. --save values.",
 )
 @reseed_option
 @adapter_options

@@ -2,7 +2,7 @@
 
 import click
 
-from mluops_gtest.cli.options import adapter_options, backend_option, root_option, run_option
+from mluops_gtest.cli.options import adapter_options, backend_option, flag_option, root_option, run_option
 
 # Parts compared both ways: two cells and a rest.
 _COMPARED = 70_000
@@ -10,7 +10,7 @@ _COMPARED = 70_000
 
 @click.command("doctor")
 @backend_option("The backend to check (named as for `run`), e.g. -b my_kernels.py:backend.")
-@click.option("--self", "own", is_flag=True, help="Check mluops-test itself: what it runs on, and its native core.")
+@flag_option("--self own", "Check mluops-test itself: what it runs on, and its native core.")
 @click.option("--op", "operators", multiple=True, help="Only this operator, e.g. --op get_indice_pairs.")
 @adapter_options
 @run_option("timeout", "Stop a case after so long, e.g. --timeout 60.", default=20.0, show_default=True)

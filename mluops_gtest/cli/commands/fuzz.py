@@ -11,12 +11,14 @@ import click
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.options import (
     cluster_options,
+    flag_option,
     operators_option,
     options_from,
     root_option,
     run_option,
     run_options,
     typed_options,
+    value_option,
     worker_options,
 )
 from mluops_gtest.core.case import Query
@@ -31,29 +33,19 @@ _MAX_BROKEN = 5
 
 @click.command("fuzz")
 @operators_option("Only this operator, e.g. --op ball_query (repeat it: all of them).")
-@click.option(
-    "--seconds",
-    type=click.FloatRange(0, min_open=True),
-    metavar="S",
-    help="Draw for so long, e.g. --seconds 600.  [default: 60]",
-)
-@click.option(
-    "--cases", type=click.IntRange(0), metavar="N", help="Draw so many cases per operator, e.g. --cases 2000."
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    metavar="N",
-    help="Draw the calls of this seed, e.g. --seed 7; another one on every machine.  "
+@value_option("--seconds S", click.FloatRange(0, min_open=True), "Draw for so long, e.g. --seconds 600.  [default: 60]")
+@value_option("--cases N", click.IntRange(0), "Draw so many cases per operator, e.g. --cases 2000.")
+@value_option(
+    "--seed N",
+    click.IntRange(0, 2**32 - 1),
+    "Draw the calls of this seed, e.g. --seed 7; another one on every machine.  "
     "[default: that of the last fuzz run in the corpus, else 0]",
 )
-@click.option(
-    "--corpus",
-    type=click.Path(path_type=Path, file_okay=False),
+@value_option(
+    "--corpus DIR",
+    "folder",
+    "Folder for the cases that fail; they are run first the next time, e.g. --corpus corpus.",
     default=Path("mluops-corpus"),
-    show_default=True,
-    metavar="DIR",
-    help="Folder for the cases that fail; they are run first the next time, e.g. --corpus corpus.",
 )
 @run_option(
     "stress",
@@ -63,7 +55,7 @@ _MAX_BROKEN = 5
 @run_options("backend", "serve")
 @worker_options
 @cluster_options
-@click.option("-q", "--quiet", is_flag=True, help="Print only what is found and the closing lines.")
+@flag_option("-q --quiet", "Print only what is found and the closing lines.")
 @root_option
 @click.pass_context
 def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) -> int:

@@ -16,7 +16,7 @@ from mluops_gtest.base.files import replace_text
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import pluralize, short_value
 from mluops_gtest.cli.echo import echo, echo_error
-from mluops_gtest.cli.options import coverage_option, format_option
+from mluops_gtest.cli.options import coverage_option, flag_option, format_option, value_option
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
@@ -36,73 +36,61 @@ _FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
 
 @click.command("gate")
 @click.argument("results", type=_FOLDER_OR_FILE)
-@click.option(
-    "--against",
+@value_option(
+    "--against BASELINE",
+    "path",
+    "A results folder, a report.json or a committed baseline file, e.g. --against baseline.json.",
     required=True,
-    type=click.Path(path_type=Path),
-    metavar="BASELINE",
-    help="A results folder, a report.json or a committed baseline file, e.g. --against baseline.json.",
 )
-@click.option(
-    "--waivers",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Known failures, each with an owner, a reason and an end date, e.g. --waivers waivers.yaml.",
+@value_option(
+    "--waivers FILE",
+    "existing file",
+    "Known failures, each with an owner, a reason and an end date, e.g. --waivers waivers.yaml.",
 )
-@click.option(
-    "--write-waivers",
-    "new_waivers",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write a new file of waivers for the failures that block; needs --owner, --expires and --reason, "
+@value_option(
+    "--write-waivers new_waivers FILE",
+    "path",
+    "Write a new file of waivers for the failures that block; needs --owner, --expires and --reason, "
     "e.g. --write-waivers known.yaml --owner ann --expires 2027-03-31 --reason 'tile edges, bug 17'.",
 )
 @click.option("--owner", metavar="NAME", help="With --write-waivers: who looks after them, e.g. --owner ann.")
 @click.option("--expires", metavar="DATE", help="With --write-waivers: their last day, e.g. --expires 2027-03-31.")
 @click.option("--reason", metavar="TEXT", help="With --write-waivers: why they may fail, e.g. --reason 'bug 17'.")
-@click.option("--update", is_flag=True, help="Write RESULTS to the baseline file, unless the gate blocks them.")
-@click.option(
+@flag_option("--update", "Write RESULTS to the baseline file, unless the gate blocks them.")
+@value_option(
     "--accept",
+    click.Choice(["missing", "skipped", "slower"]),
+    "With --update: accept and list these changes, still refuse all others, e.g. --accept missing.",
     multiple=True,
-    type=click.Choice(["missing", "skipped", "slower"]),
-    help="With --update: accept and list these changes, still refuse all others, e.g. --accept missing.",
 )
-@click.option("--subset", is_flag=True, help="Only require the cases that RESULTS selected.")
-@click.option("--cross-backend", is_flag=True, help="Allow RESULTS and BASELINE from different backends.")
-@click.option("--strict-accuracy", is_flag=True, help="Also block when a reading drifted.")
-@click.option(
-    "--drift-factor",
-    multiple=True,
-    metavar="[OP=]N",
-    help="Report drift when a reading grew by more than this factor, for all operators or for one, "
+@flag_option("--subset", "Only require the cases that RESULTS selected.")
+@flag_option("--cross-backend", "Allow RESULTS and BASELINE from different backends.")
+@flag_option("--strict-accuracy", "Also block when a reading drifted.")
+@value_option(
+    "--drift-factor [OP=]N",
+    None,
+    "Report drift when a reading grew by more than this factor, for all operators or for one, "
     "e.g. --drift-factor voxel_pooling_forward=8.  [default: 4]",
-)
-@click.option(
-    "--allow-outliers", is_flag=True, help="Let cases pass whose first elements beyond arithmetic appear now."
-)
-@click.option("--strict-perf", is_flag=True, help="Also block when times are inconclusive.")
-@click.option(
-    "--min-effect",
-    type=click.FloatRange(0, 100, min_open=True),
-    default=5.0,
-    show_default=True,
-    metavar="PERCENT",
-    help="Ignore changes of time smaller than this, e.g. --min-effect 3.",
-)
-@click.option(
-    "--aa",
-    "again",
     multiple=True,
-    type=_FOLDER_OR_FILE,
-    metavar="DIR",
-    help="Another --perf run of the baseline's build (with --update: of the build in RESULTS), to learn how much times "
+)
+@flag_option("--allow-outliers", "Let cases pass whose first elements beyond arithmetic appear now.")
+@flag_option("--strict-perf", "Also block when times are inconclusive.")
+@value_option(
+    "--min-effect PERCENT",
+    click.FloatRange(0, 100, min_open=True),
+    "Ignore changes of time smaller than this, e.g. --min-effect 3.",
+    default=5.0,
+)
+@value_option(
+    "--aa again DIR",
+    "existing",
+    "Another --perf run of the baseline's build (with --update: of the build in RESULTS), to learn how much times "
     "vary without a change, e.g. --aa perf-2.",
+    multiple=True,
 )
 @coverage_option
-@click.option(
-    "--require-isolated",
-    is_flag=True,
-    help="Block results of a backend that ran in the process of the harness; numpy and reference may.",
+@flag_option(
+    "--require-isolated", "Block results of a backend that ran in the process of the harness; numpy and reference may."
 )
 @format_option("table", "json", "markdown", "github", "gitlab", words="What to print, e.g. --format github.")
 @no_garbage_collection()
@@ -358,8 +346,8 @@ def _ratio(before: float, after: float) -> str:
 @click.command("compare")
 @click.argument("before", metavar="A", type=click.Path(path_type=Path, exists=True))
 @click.argument("after", metavar="B", type=click.Path(path_type=Path, exists=True))
-@click.option("--all", "everything", is_flag=True, help="Also show the cases that differ only in time.")
-@click.option("--gate", is_flag=True, help="Exit 1 when a case of A is missing in B or has a worse outcome there.")
+@flag_option("--all everything", "Also show the cases that differ only in time.")
+@flag_option("--gate", "Exit 1 when a case of A is missing in B or has a worse outcome there.")
 @format_option("table", "json")
 @no_garbage_collection()
 def compare_runs(before: Path, after: Path, everything: bool, gate: bool, form: str) -> int:

@@ -10,7 +10,14 @@ import click
 
 from mluops_gtest.base.errors import ContentError, ExitCode, UndefinedCallError, UnwritableError
 from mluops_gtest.base.text import pluralize
-from mluops_gtest.cli.options import file_options, format_option, jobs_option, selection_options
+from mluops_gtest.cli.options import (
+    file_options,
+    flag_option,
+    format_option,
+    jobs_option,
+    selection_options,
+    value_option,
+)
 from mluops_gtest.core.case import Query
 
 if TYPE_CHECKING:
@@ -22,15 +29,15 @@ if TYPE_CHECKING:
 
 @click.command("generate")
 @selection_options
-@click.option(
+@value_option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Write every selected case there, large ones too, e.g. --out cases.  "
+    "folder",
+    "Write every selected case there, large ones too, e.g. --out cases.  "
     "[default: prototxt/ in the root of each operator]",
 )
 @format_option("prototxt", "pb", words="Text or binary files, e.g. --format pb.")
 @jobs_option
-@click.option("--check", is_flag=True, help="Write nothing; compare with the stored files and the lock file.")
+@flag_option("--check", "Write nothing; compare with the stored files and the lock file.")
 def command(query: Query, roots: tuple[str, ...], out: Path | None, form: str, jobs: int, check: bool) -> int:
     """Make cases: the recipes make the inputs, the references make the baselines.
 
@@ -165,14 +172,11 @@ def cache(ctx: click.Context) -> None:
 
 
 @cache.command("prune")
-@click.option(
-    "--older-than",
-    "days",
-    type=click.IntRange(0),
+@value_option(
+    "--older-than days DAYS",
+    click.IntRange(0),
+    "Only remove cases that were not used for so many days, e.g. --older-than 7; 0 removes all.",
     default=30,
-    show_default=True,
-    metavar="DAYS",
-    help="Only remove cases that were not used for so many days, e.g. --older-than 7; 0 removes all.",
 )
 def prune_cache(days: int) -> None:
     """Remove cases from the cache; they are made again when needed.

@@ -13,7 +13,7 @@ from rich.table import Table
 from mluops_gtest.base.errors import UnknownNameError, UsageError
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import label_words, pluralize
-from mluops_gtest.cli.options import together
+from mluops_gtest.cli.options import together, value_option
 from mluops_gtest.core.outcome import DRIFT_FACTOR
 from mluops_gtest.results.history import CaseTrend, CauseTrend, Point, ReadingGrowth, Run, sparkline
 from mluops_gtest.results.reports.terminal import FOLD, RIGHT, escape, table_of
@@ -88,14 +88,11 @@ def causes_page(causes: Sequence[CauseTrend], runs: Sequence[Run]) -> Iterator[T
         return
     table = _table(("cause",), ("cases",), ("first seen", "last seen", "over runs"))
     for cause in causes:
-        first, last = (_when(runs[place]) for place in (cause.first, cause.last))
+        ends = (runs[place] for place in (cause.first, cause.last))
+        first, last = (escape(f"{run.started} {run.commit}".rstrip()) for run in ends)
         numbers = sparkline(tuple(map(float, cause.counts)))
         table.add_row(escape(cause.headline), str(cause.counts[cause.last]), first, last, numbers)
     yield table
-
-
-def _when(run: Run) -> str:
-    return escape(f"{run.started} {run.commit}".rstrip())
 
 
 def _table(left: Sequence[str], right: Sequence[str], last: Sequence[str]) -> Table:
@@ -119,29 +116,20 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{share * 100:.0f} %"
 
 
-_db_option = click.option(
-    "--db",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="The SQLite file, e.g. --db /ci/history.sqlite.  [default: $MLUOPS_TEST_HISTORY, else "
+_db_option = value_option(
+    "--db FILE",
+    "file",
+    "The SQLite file, e.g. --db /ci/history.sqlite.  [default: $MLUOPS_TEST_HISTORY, else "
     "./.mluops-test/history.sqlite]",
 )
 _run_options = together(
     click.option("--backend", "-b", help="Only runs on this backend, e.g. -b numpy."),
-    click.option(
-        "--last",
-        type=click.IntRange(1),
-        default=30,
-        show_default=True,
-        metavar="N",
-        help="Only the newest N runs, e.g. --last 100.",
-    ),
-    click.option(
-        "--label",
-        "labels",
+    value_option("--last N", click.IntRange(1), "Only the newest N runs, e.g. --last 100.", default=30),
+    value_option(
+        "--label labels NAME=VALUE",
+        None,
+        "Only runs with this label, e.g. --label git.branch=main --label device=mlu370.",
         multiple=True,
-        metavar="NAME=VALUE",
-        help="Only runs with this label, e.g. --label git.branch=main --label device=mlu370.",
     ),
     _db_option,
 )

@@ -16,10 +16,12 @@ from mluops_gtest.cli.options import (
     complete_ids,
     complete_operators,
     file_options,
+    flag_option,
     format_option,
     reseed_option,
     root_option,
     selection_options,
+    value_option,
 )
 from mluops_gtest.core.case import Case, Expect, Query
 
@@ -166,15 +168,7 @@ _LONG = 16
 @reseed_option
 @file_options
 @click.pass_context
-def show(
-    ctx: click.Context,
-    /,
-    roots: tuple[str, ...],
-    case: str,
-    reseed: int | None,
-    strict: bool,
-    allow_outside_paths: bool,
-) -> None:
+def show(ctx: click.Context, /, roots: tuple[str, ...], case: str, **reading: Any) -> None:
     """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line.
 
     Examples:
@@ -188,7 +182,7 @@ def show(
 
     session = Session(roots)
     chosen = session.select_one(case)
-    source = session.source((chosen,), strict=strict, allow_outside_paths=allow_outside_paths, reseed=reseed)
+    source = session.source((chosen,), **reading)
     loaded = source.load(chosen.id)
     note = "; ".join(filter(None, (chosen.note, chosen.draft.note if chosen.draft else "")))
     console = stdout()
@@ -279,13 +273,9 @@ _MIN_WIDTH_FOR_SUMMARIES = 110
 
 @click.command("ops")
 @click.argument("operator", required=False, shell_complete=complete_operators)
-@click.option(
-    "--c", "as_c", is_flag=True, help="Print the C prototypes of the operator, or a whole header for all operators."
-)
-@click.option("--page", "as_page", is_flag=True, help="Print the operator's page for readers, in Markdown.")
-@click.option(
-    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the page there, e.g. --out ball_query.md."
-)
+@flag_option("--c as_c", "Print the C prototypes of the operator, or a whole header for all operators.")
+@flag_option("--page as_page", "Print the operator's page for readers, in Markdown.")
+@value_option("--out", "file", "Write the page there, e.g. --out ball_query.md.")
 @root_option
 def operators(roots: tuple[str, ...], operator: str | None, as_c: bool, as_page: bool, out: Path | None) -> None:
     """Show the known operators; with a name, show everything about that operator.

@@ -20,10 +20,12 @@ from mluops_gtest.cli.options import (
     complete_ids,
     elementwise_option,
     file_options,
+    flag_option,
     isolate_option,
     root_option,
     run_option,
     timeout_option,
+    value_option,
 )
 from mluops_gtest.core.case import Query
 
@@ -41,33 +43,25 @@ _MAX_NAME: Final = 100
     "What the case fails on, as for `run`, e.g. -b my_kernels.py or -b c:./libmykernels.so.",
     required=True,
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="The smallest case, .prototxt or .pb, e.g. --out small.prototxt.  [default: ./<case>_minimised.prototxt]",
+@value_option(
+    "--out FILE",
+    "file",
+    "The smallest case, .prototxt or .pb, e.g. --out small.prototxt.  [default: ./<case>_minimised.prototxt]",
 )
-@click.option(
+@value_option(
     "--standalone",
-    type=click.Choice(["py", "c"]),
-    help="Also write one file beside --out that shows the failure without mluops-test, e.g. --standalone py.",
+    click.Choice(["py", "c"]),
+    "Also write one file beside --out that shows the failure without mluops-test, e.g. --standalone py.",
 )
-@click.option(
-    "--calls",
-    type=click.IntRange(2),
-    default=300,
-    show_default=True,
-    metavar="N",
-    help="Call the backend at most so often, e.g. --calls 1000.",
-)
+@value_option("--calls N", click.IntRange(2), "Call the backend at most so often, e.g. --calls 1000.", default=300)
 @adapter_options
 @isolate_option("a worker process")
 @timeout_option("Take the case for hanging after so long, e.g. --timeout 5.")
-@click.option("--guard-pages", is_flag=True, help="Also find reads and writes outside a buffer, as `run` does.")
-@click.option("--bitwise", is_flag=True, help="Where a criterion is diff3 = 0, also require equal bits.")
+@flag_option("--guard-pages", "Also find reads and writes outside a buffer, as `run` does.")
+@flag_option("--bitwise", "Where a criterion is diff3 = 0, also require equal bits.")
 @elementwise_option
 @run_option("reseed", "Begin with the values of `run --reseed N`, e.g. --reseed 7.", metavar="N")
-@click.option("-q", "--quiet", is_flag=True, help="Print only the name of the file.")
+@flag_option("-q --quiet", "Print only the name of the file.")
 @root_option
 @file_options
 @click.pass_context

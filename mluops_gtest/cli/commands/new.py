@@ -4,7 +4,6 @@ import hashlib
 import keyword
 import re
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,16 +13,16 @@ from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.files import replace_text
 from mluops_gtest.cli.c_prototype import read_operator
 from mluops_gtest.cli.echo import echo
+from mluops_gtest.cli.options import flag_option, value_option
 
-# Templates are text files, so that no tool takes them for modules of this package.
-_SUFFIX = ".txt"
 # Numbers for operators that the released schema does not know: above its own, below the largest of a field (2^29 − 1).
 _FIRST_NUMBER = 400_000_000
 _NUMBERS = 100_000_000
 
 
 def _fill_template(template: str, name: str, facts: Mapping[str, str] = MappingProxyType({})) -> str:
-    text = files("mluops_gtest.cli").joinpath("templates").joinpath(f"{template}{_SUFFIX}").read_text(encoding="utf-8")
+    from mluops_gtest.cli.standalone import fill_template
+
     # Derived from the name, so that two authors who never met are unlikely to pick the same.
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % _NUMBERS
     holes = {
@@ -34,9 +33,7 @@ def _fill_template(template: str, name: str, facts: Mapping[str, str] = MappingP
         "$UPPER": name.upper(),
         "$NUMBER": str(_FIRST_NUMBER + number),
     }
-    for hole, value in holes.items():
-        text = text.replace(hole, value)
-    return text
+    return fill_template(template, holes)
 
 
 @click.group("new")
@@ -54,7 +51,7 @@ def command() -> None:
 
 @command.command("backend")
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+@flag_option("--force", "Overwrite the file if it exists.")
 def new_backend(name: str, force: bool) -> None:
     """Write NAME.py: a backend with one small kernel, ready to run."""
     _refuse_name(name, "a module", "my_kernels")
@@ -67,21 +64,22 @@ def new_backend(name: str, force: bool) -> None:
 
 @command.command("operator")
 @click.argument("name")
-@click.option(
+@value_option(
     "--root",
-    type=click.Path(path_type=Path, file_okay=False),
+    "folder",
+    "Write into this folder, e.g. --root my_operators; it is made if needed.  [default: this folder]",
     default=Path(),
-    help="Write into this folder, e.g. --root my_operators; it is made if needed.  [default: this folder]",
+    show_default=False,
 )
 @click.option(
     "--prototype",
     help="Read the arguments of this C function, and mark what is left to say, e.g. --prototype 'mluOpStatus_t "
     "mluOpAbs(mluOpHandle_t handle, …)'.",
 )
-@click.option(
+@value_option(
     "--header",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Read them from this header, which has --function NAME, e.g. --header mlu_op.h --function mluOpAbs.",
+    "existing file",
+    "Read them from this header, which has --function NAME, e.g. --header mlu_op.h --function mluOpAbs.",
 )
 @click.option("--function", help="The C function in --header, e.g. --function mluOpAbs.")
 def new_operator(name: str, root: Path, prototype: str | None, header: Path | None, function: str | None) -> None:

@@ -9,7 +9,7 @@ import click
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import pluralize
-from mluops_gtest.cli.options import format_option, lang_option
+from mluops_gtest.cli.options import flag_option, format_option, lang_option, value_option
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.readings import format_explanation, format_headline, format_support
@@ -22,25 +22,15 @@ from mluops_gtest.results.reports.terminal import escape
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @format_option(*REPORT_KINDS, words="What to write, e.g. --format markdown.")
 @lang_option("Language of html and markdown, e.g. --lang zh.")
-@click.option(
-    "--against",
-    type=click.Path(path_type=Path, exists=True),
-    metavar="BASELINE",
-    help="Show how every case changed since these results, e.g. --against baseline.json.",
+@value_option(
+    "--against BASELINE", "existing", "Show how every case changed since these results, e.g. --against baseline.json."
 )
-@click.option(
-    "--history",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Show the outcomes of earlier runs on this backend, e.g. --history .mluops-test/history.sqlite.",
+@value_option(
+    "--history FILE",
+    "existing file",
+    "Show the outcomes of earlier runs on this backend, e.g. --history .mluops-test/history.sqlite.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Where to write, e.g. -o report.html.  [default: standard output]",
-)
+@value_option("-o --output FILE", "file", "Where to write, e.g. -o report.html.  [default: standard output]")
 @no_garbage_collection()
 def command(
     results: tuple[Path, ...], form: str, lang: str, against: Path | None, history: Path | None, output: Path | None
@@ -80,13 +70,10 @@ def command(
 
 @click.command("merge")
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="DIR…")
-@click.option(
-    "--out",
-    required=True,
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for the merged results.jsonl and report.json, e.g. --out results.",
+@value_option(
+    "--out", "folder", "Folder for the merged results.jsonl and report.json, e.g. --out results.", required=True
 )
-@click.option("--overwrite", is_flag=True, help="Replace the run in the --out folder, e.g. --out results --overwrite.")
+@flag_option("--overwrite", "Replace the run in the --out folder, e.g. --out results --overwrite.")
 @no_garbage_collection()
 def merge_shards(folders: tuple[Path, ...], out: Path, overwrite: bool) -> int:
     """Put the results of all shards of one run together.

@@ -11,7 +11,15 @@ import click
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ExitCode, HarnessError, UsageError
-from mluops_gtest.cli.options import options_from, run_options, selection_options, stands_in_settings, typed_options
+from mluops_gtest.cli.options import (
+    flag_option,
+    options_from,
+    run_options,
+    selection_options,
+    stands_in_settings,
+    typed_options,
+    value_option,
+)
 from mluops_gtest.core.case import LARGEST_RESEED, NAMED_TAGS, Query
 
 if TYPE_CHECKING:
@@ -37,15 +45,14 @@ _ABSENT = "–"
 @click.command("run")
 @selection_options
 @run_options("backend", "allow_empty_shard")
-@click.option(
-    "--resume",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    metavar="DIR",
-    help="Finish an interrupted run with the options it had, e.g. --resume mluops-results/20260101-120000.",
+@value_option(
+    "--resume DIR",
+    "existing folder",
+    "Finish an interrupted run with the options it had, e.g. --resume mluops-results/20260101-120000.",
 )
 @run_options("cluster", "labels")
-@click.option("-q", "--quiet", is_flag=True, help="Print only the closing lines.")
-@click.option("-v", "--verbose", is_flag=True, help="Print a line per case, and what the backend printed.")
+@flag_option("-q --quiet", "Print only the closing lines.")
+@flag_option("-v --verbose", "Print a line per case, and what the backend printed.")
 @run_options("strict", "allow_outside_paths")
 @click.pass_context
 def command(ctx: click.Context, /, query: Query, resume: Path | None, quiet: bool, verbose: bool, **given: Any) -> int:

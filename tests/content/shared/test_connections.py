@@ -9,15 +9,20 @@ from generators._shared import connections as connections_module
 from generators._shared.clouds import network_layer, small_layer
 from generators._shared.connections import (
     Connections,
+    any_pairs,
     broken_pairs,
-    layer_connections,
-    random_connections,
+    pairs_of_layer,
     site_connections,
 )
 from generators._shared.sparse import derive_geometry, find_pairs
 from mluops_gtest.authoring import Draw
 
 ONES = (1, 1, 1)
+
+
+def drawn(seed: int, kernel: tuple[int, ...], rows_in: int, rows_out: int, *, sub_m: bool = False, **more):
+    """Random connections."""
+    return any_pairs(Draw(seed), {"sub_m": int(sub_m)}, kernel=kernel, rows_in=rows_in, rows_out=rows_out, **more)
 
 
 def broken(connections: Connections, **change) -> str | None:
@@ -33,11 +38,11 @@ def broken(connections: Connections, **change) -> str | None:
 
 @pytest.mark.parametrize("sub_m", [False, True])
 @pytest.mark.parametrize("tail", ["minus_one", "stale"])
-def test_random_connections_are_sound(tail, sub_m):
+def test_random_pairs_are_sound(tail, sub_m):
     for seed in range(30):
         rows = 1 + seed % 7
         rows_out = rows if sub_m else 1 + seed % 5
-        made = random_connections(Draw(seed), (3, 1), rows, rows_out, tail=tail, sub_m=sub_m)
+        made = drawn(seed, (3, 1), rows, rows_out, tail=tail, sub_m=sub_m)
         assert made.pairs.shape == (3, 2, rows)
         assert broken(made) is None
         behind = np.concatenate([made.pairs[k, :, count:] for k, count in enumerate(made.counts)], axis=1)
@@ -46,17 +51,17 @@ def test_random_connections_are_sound(tail, sub_m):
 
 
 def test_counts_are_one_for_all_one_each_or_drawn():
-    assert random_connections(Draw(0), (2, 2), 5, 4, counts=(3,)).counts == (3, 3, 3, 3)
-    assert random_connections(Draw(0), (2, 2), 5, 4, counts=(0, 1, 4, 2)).counts == (0, 1, 4, 2)
-    drawn = {random_connections(Draw(seed), (1, 1), 5, 4).counts for seed in range(60)}
-    assert drawn == {(count,) for count in range(5)}
+    assert drawn(0, (2, 2), 5, 4, counts=(3,)).counts == (3, 3, 3, 3)
+    assert drawn(0, (2, 2), 5, 4, counts=(0, 1, 4, 2)).counts == (0, 1, 4, 2)
+    found = {drawn(seed, (1, 1), 5, 4).counts for seed in range(60)}
+    assert found == {(count,) for count in range(5)}
     for counts in ((1, 2), (5,), (-1,)):
         with pytest.raises(ValueError, match="counts must be one number or 4, each in 0 … 4"):
-            random_connections(Draw(0), (2, 2), 5, 4, counts=counts)
+            drawn(0, (2, 2), 5, 4, counts=counts)
 
 
 def test_sub_m_pairs_every_row_with_itself_in_the_middle():
-    made = random_connections(Draw(0), (3, 3), 6, 6, counts=(2,), sub_m=True)
+    made = drawn(0, (3, 3), 6, 6, counts=(2,), sub_m=True)
     assert made.counts == (2, 2, 2, 2, 6, 2, 2, 2, 2)
     assert made.pairs[4].tolist() == [list(range(6))] * 2
 
@@ -76,7 +81,7 @@ def test_site_connections_are_those_of_the_convolution():
 @pytest.mark.slow
 def test_layers_and_their_twins():
     for layer, sub_m in (("out_5x180x180", False), ("subm_5x180x180", True)):
-        whole, twin = layer_connections(Draw(0), layer), layer_connections(Draw(0), layer, keep=24)
+        whole, twin = (pairs_of_layer(Draw(0), {}, layer=layer, keep=keep) for keep in (0, 24))
         found = find_pairs(*network_layer(layer, Draw(0)))
         np.testing.assert_array_equal(whole.pairs, found.indice_pairs)
         assert whole.counts == tuple(found.indice_num.tolist())
@@ -96,24 +101,24 @@ def test_layers_and_their_twins():
     ],
 )
 def test_rows_that_do_not_exist_are_named(entry, row, words):
-    made = random_connections(Draw(1), (1, 2), 5, 4, counts=(4,))
+    made = drawn(1, (1, 2), 5, 4, counts=(4,))
     made.pairs[entry] = row
     assert broken(made) == words
 
 
 def test_a_row_that_one_offset_names_twice_is_named():
-    made = random_connections(Draw(1), (1, 2), 5, 4, counts=(4,))
+    made = drawn(1, (1, 2), 5, 4, counts=(4,))
     made.pairs[1, 0, 3] = made.pairs[1, 0, 0]
     assert broken(made) == f"indice_pairs[1, 0] names row {made.pairs[1, 0, 0]} more than once"
 
 
 def test_a_wrong_number_of_counts_and_a_centre_that_is_no_identity_are_named():
-    made = random_connections(Draw(1), (1, 3), 4, 4, counts=(4,))
+    made = drawn(1, (1, 3), 4, 4, counts=(4,))
     assert broken(made, offsets=4) == "indice_num has 3 entries for 4 kernel offsets"
     assert broken(made, sub_m=True) == "with sub_m the centre, indice_pairs[1], must join each of the 4 rows to itself"
-    wide = random_connections(Draw(1), (1, 3), 4, 5, counts=(4,))
+    wide = drawn(1, (1, 3), 4, 5, counts=(4,))
     assert "4 input rows must be the output rows too, but there are 5" in (broken(wide, sub_m=True) or "")
-    short = random_connections(Draw(1), (1, 1), 4, 4, counts=(3,))
+    short = drawn(1, (1, 1), 4, 4, counts=(3,))
     short.pairs[0, 1] = short.pairs[0, 0]
     assert broken(short) is None
     assert "must join each of the 4 rows" in (broken(short, sub_m=True) or "")

@@ -14,20 +14,19 @@ from generators._shared.points import (
     CENTRED,
     FULL,
     assert_lattice,
-    clear_of_spheres,
     exact_in_float64,
     exact_squared_distances,
     farthest_sample,
     interpolation,
     lattice_fault,
     nearest,
-    nearest_stand_apart,
     offsets,
     placed,
-    random_sample,
     squared_distances,
     surfaces,
 )
+from generators.ball_query.recipes import clear_of_spheres
+from generators.three_nn_forward import nearest_stand_apart
 from mluops_gtest.authoring import Draw, DType
 from mluops_gtest.base.errors import ContentError
 from mluops_gtest.core.case import Reseed
@@ -102,11 +101,10 @@ def test_points_lie_on_surfaces_and_not_in_a_volume():
     assert distances[0] / distances[1] > 3.3  # 4 on a surface, 2.5 in a volume
 
 
-def test_reseeding_draws_other_surfaces_samples_and_offsets():
+def test_reseeding_draws_other_surfaces_and_offsets():
     declared, other = Draw(1), Draw(1, Reseed(7))
     cloud = surfaces(declared, 1, 50, 100)
     assert not np.array_equal(cloud, surfaces(other, 1, 50, 100))
-    assert not np.array_equal(random_sample(declared, cloud, 20), random_sample(other, cloud, 20))
     assert not np.array_equal(offsets(declared, 2), offsets(other, 2))
 
 
@@ -126,18 +124,9 @@ def test_a_coarser_farthest_sample_is_the_beginning_of_a_finer_one():
     np.testing.assert_array_equal(farthest_sample(cloud, 100)[:, :30], farthest_sample(cloud, 30))
 
 
-def test_a_random_sample_has_distinct_points_and_another_order_in_each_batch():
-    cloud = np.arange(40 * 3).reshape(1, 40, 3).repeat(2, axis=0)
-    first, second = random_sample(Draw(4), cloud, 30)
-    assert len({tuple(point) for point in first.tolist()}) == 30
-    assert {tuple(point) for point in first.tolist()} <= {tuple(point) for point in cloud[0].tolist()}
-    assert not np.array_equal(first, second)
-
-
-@pytest.mark.parametrize("sample", [farthest_sample, lambda cloud, count: random_sample(Draw(1), cloud, count)])
-def test_more_points_than_there_are_cannot_be_taken(sample):
+def test_more_points_than_there_are_cannot_be_taken():
     with pytest.raises(ValueError, match="6 points cannot be taken from clouds of 5"):
-        sample(np.zeros((1, 5, 3), np.int64), 6)
+        farthest_sample(np.zeros((1, 5, 3), np.int64), 6)
 
 
 def test_a_cloud_is_placed_exactly_or_not_at_all():

@@ -67,10 +67,15 @@ def test_everything_reads_as_protobuf_reads_it():
     assert ours == theirs
 
 
-@pytest.mark.parametrize("text", [EVERYTHING, PLAIN_TEXT])
+# So many numbers of a parameter stand in one list, as in ours.
+LONG = EVERYTHING.replace(b"threshold_rate: [1, 2.]", b"threshold_rate: [" + 1_100 * b"1, " + b"2.]")
+
+
+@pytest.mark.parametrize("text", [EVERYTHING, PLAIN_TEXT, LONG])
 def test_what_we_write_is_read_alike_by_us_and_by_protobuf(text):
     document = read_text(text, SCHEMA)
     written = b"".join(write_text(document))
+    assert (b": [" in written) is (text is LONG)
     again = read_text(written, SCHEMA)
     assert b"".join(write_text(again)) == written
     theirs = text_format.Parse(written, SCHEMA.node())

@@ -90,7 +90,7 @@ ADD = "Add `- {{standard: {}, base: NAME}}` to toy.yaml and run `mluops-test gen
 
 
 def derived_with(*unseen):
-    cases = (DerivedCase(one, one, "valid", (), "", Expect()) for one in ("checks", "order"))
+    cases = (DerivedCase(one, "valid", "", Expect(), one) for one in ("checks", "order"))
     return Derivation("", tuple(cases), tuple(Unseen(*one) for one in unseen))
 
 

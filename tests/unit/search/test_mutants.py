@@ -105,7 +105,7 @@ def test_a_query_that_refuses_nothing_shows_where_it_owes_a_refusal(mutants_of):
 
 
 def test_what_the_derivation_gave_up_is_excused_and_a_gap_is_not(mutants_of):
-    cases = tuple(DerivedCase(one, one, "valid", (), "", Expect()) for one in ("checks", "order"))
+    cases = tuple(DerivedCase(one, "valid", "", Expect(), one) for one in ("checks", "order"))
     unseen = (Unseen("small", "smaller", "behind", "same symbol"),)
     found = mutants_of(SMALL, SMALLER, NONE, derived=Derivation("", cases, unseen))
     excused = {name for name, one in found.items() if one.is_excused}
