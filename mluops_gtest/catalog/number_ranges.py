@@ -233,7 +233,7 @@ def _bisect(holds: int, breaks: int, check: str, broken_at: Callable[[int], froz
 def case_symbols(case: Case, operator: Operator) -> dict[str, int]:
     """The value of every size in a case; refused where one name stands for two values or a product is wrong."""
     known = {name: value for name, value in case.params.items() if isinstance(value, int)}
-    axes = [pair for tensor in case.tensors for pair in _axes_with_lengths(tensor, operator, case.params)]
+    axes = [pair for tensor in case.tensors for pair in _each_axis(tensor, operator, case.params)]
     found: dict[str, int] = {}
     for where, axis, length in axes:
         name = axis.symbol
@@ -250,7 +250,7 @@ def case_symbols(case: Case, operator: Operator) -> dict[str, int]:
     return found
 
 
-def _axes_with_lengths(tensor: Tensor, operator: Operator, params: Params) -> Iterator[tuple[str, Axis, int]]:
+def _each_axis(tensor: Tensor, operator: Operator, params: Params) -> Iterator[tuple[str, Axis, int]]:
     spec = operator.tensor(tensor.id)
     form = parse_shape(spec.shape).form(tensor.desc.layout.value, params)
     if form is None or form.ranks is None:

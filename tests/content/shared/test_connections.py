@@ -20,7 +20,7 @@ from mluops_gtest.authoring import Draw
 ONES = (1, 1, 1)
 
 
-def drawn(seed: int, kernel: tuple[int, ...], rows_in: int, rows_out: int, *, sub_m: bool = False, **more):
+def make_connections(seed: int, kernel: tuple[int, ...], rows_in: int, rows_out: int, *, sub_m: bool = False, **more):
     """Random connections."""
     return any_pairs(Draw(seed), {"sub_m": int(sub_m)}, kernel=kernel, rows_in=rows_in, rows_out=rows_out, **more)
 
@@ -42,7 +42,7 @@ def test_random_pairs_are_sound(tail, sub_m):
     for seed in range(30):
         rows = 1 + seed % 7
         rows_out = rows if sub_m else 1 + seed % 5
-        made = drawn(seed, (3, 1), rows, rows_out, tail=tail, sub_m=sub_m)
+        made = make_connections(seed, (3, 1), rows, rows_out, tail=tail, sub_m=sub_m)
         assert made.pairs.shape == (3, 2, rows)
         assert broken(made) is None
         behind = np.concatenate([made.pairs[k, :, count:] for k, count in enumerate(made.counts)], axis=1)
@@ -51,17 +51,17 @@ def test_random_pairs_are_sound(tail, sub_m):
 
 
 def test_counts_are_one_for_all_one_each_or_drawn():
-    assert drawn(0, (2, 2), 5, 4, counts=(3,)).counts == (3, 3, 3, 3)
-    assert drawn(0, (2, 2), 5, 4, counts=(0, 1, 4, 2)).counts == (0, 1, 4, 2)
-    found = {drawn(seed, (1, 1), 5, 4).counts for seed in range(60)}
+    assert make_connections(0, (2, 2), 5, 4, counts=(3,)).counts == (3, 3, 3, 3)
+    assert make_connections(0, (2, 2), 5, 4, counts=(0, 1, 4, 2)).counts == (0, 1, 4, 2)
+    found = {make_connections(seed, (1, 1), 5, 4).counts for seed in range(60)}
     assert found == {(count,) for count in range(5)}
     for counts in ((1, 2), (5,), (-1,)):
         with pytest.raises(ValueError, match="counts must be one number or 4, each in 0 … 4"):
-            drawn(0, (2, 2), 5, 4, counts=counts)
+            make_connections(0, (2, 2), 5, 4, counts=counts)
 
 
 def test_sub_m_pairs_every_row_with_itself_in_the_middle():
-    made = drawn(0, (3, 3), 6, 6, counts=(2,), sub_m=True)
+    made = make_connections(0, (3, 3), 6, 6, counts=(2,), sub_m=True)
     assert made.counts == (2, 2, 2, 2, 6, 2, 2, 2, 2)
     assert made.pairs[4].tolist() == [list(range(6))] * 2
 
@@ -101,24 +101,24 @@ def test_layers_and_their_twins():
     ],
 )
 def test_rows_that_do_not_exist_are_named(entry, row, words):
-    made = drawn(1, (1, 2), 5, 4, counts=(4,))
+    made = make_connections(1, (1, 2), 5, 4, counts=(4,))
     made.pairs[entry] = row
     assert broken(made) == words
 
 
 def test_a_row_that_one_offset_names_twice_is_named():
-    made = drawn(1, (1, 2), 5, 4, counts=(4,))
+    made = make_connections(1, (1, 2), 5, 4, counts=(4,))
     made.pairs[1, 0, 3] = made.pairs[1, 0, 0]
     assert broken(made) == f"indice_pairs[1, 0] names row {made.pairs[1, 0, 0]} more than once"
 
 
 def test_a_wrong_number_of_counts_and_a_centre_that_is_no_identity_are_named():
-    made = drawn(1, (1, 3), 4, 4, counts=(4,))
+    made = make_connections(1, (1, 3), 4, 4, counts=(4,))
     assert broken(made, offsets=4) == "indice_num has 3 entries for 4 kernel offsets"
     assert broken(made, sub_m=True) == "with sub_m the centre, indice_pairs[1], must join each of the 4 rows to itself"
-    wide = drawn(1, (1, 3), 4, 5, counts=(4,))
+    wide = make_connections(1, (1, 3), 4, 5, counts=(4,))
     assert "4 input rows must be the output rows too, but there are 5" in (broken(wide, sub_m=True) or "")
-    short = drawn(1, (1, 1), 4, 4, counts=(3,))
+    short = make_connections(1, (1, 1), 4, 4, counts=(3,))
     short.pairs[0, 1] = short.pairs[0, 0]
     assert broken(short) is None
     assert "must join each of the 4 rows" in (broken(short, sub_m=True) or "")
