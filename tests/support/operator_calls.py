@@ -21,7 +21,7 @@ from tests.conftest import ROOT
 
 OPERATORS = load_operators(ROOT)
 # So often faults are put into the valid calls.
-_TRIES = 20
+_TRIES = 200
 
 Outputs = dict[str, Array]
 
