@@ -49,7 +49,7 @@ def test_every_rule_is_on_the_page_with_what_it_demands():
 
 
 def test_the_table_of_wrong_implementations_has_all_that_are_tried(operators):
-    """Those that operators ship and those of positions; tests/content/test_suite.py has the command count them again."""
+    """Those that operators ship, and of positions; tests/content/test_suite.py has the command count them again."""
     assert {name: row[0] for name, row in counts(published_table()).items()} == {
         name: len((*operators.part(name, MUTANTS), *position_mutants(operators[name]))) for name in operators
     }
