@@ -62,11 +62,8 @@ class LeastViolations(Value):
 class Search:
     """The calls that come of the bases of one operator by its kinds of violation."""
 
-    def __init__(
-        self, operator: Operator, bases: Mapping[str, Case], space: Space | None, most_starts: int = _MOST_STARTS
-    ) -> None:
-        """`most_starts`: of the sets that break a check so many are tried with every further kind."""
-        self.operator, self.bases, self.most_starts = operator, bases, most_starts
+    def __init__(self, operator: Operator, bases: Mapping[str, Case], space: Space | None) -> None:
+        self.operator, self.bases = operator, bases
         self._defined = None if space is None else space.defined
         self.kinds = {name: kinds_of(operator, base, space) for name, base in bases.items()}
         self._looks: dict[object, Look] = {}
@@ -172,12 +169,12 @@ def least_violations(search: Search, place: int) -> LeastViolations:
         starts = [*alone, *_breaking(search.sizes_together, place)]
         starts = starts or _breaking(search.doubles, place)
         first = _answered(starts, place)
-    nearest = sorted(starts, key=lambda look: look.holds[:place].count(False))[: search.most_starts]
+    nearest = sorted(starts, key=lambda look: look.holds[:place].count(False))[:_MOST_STARTS]
     if not any(map(search.is_told, first)):
         more = _answered(search.with_one_more(nearest), place)
         if not any(map(search.is_told, more)):
             # What must agree in three tensors is told by three changes.
-            more += _answered(search.with_one_more(_fewest(more)[: search.most_starts]), place)
+            more += _answered(search.with_one_more(_fewest(more)), place)
         told = [look for look in more if search.is_told(look)]
         first += [*_fewest(told), *_fewest(_least([look for look in more if not search.is_told(look)], first))]
     broken = {call_key(look.case): look for look in (*(alone or nearest), *first)}

@@ -348,7 +348,7 @@ class Operator:
         axes = shape.axes(len(tensor.dims), tensor.layout.value, call.params)
         if axes is None:
             raise ShapeError(f"{place[0]} {list(tensor.dims)} as {tensor.layout.value} has none of its shapes")
-        return {one.symbol: length for one, length in zip(axes, tensor.dims, strict=True)}.get(symbol, 1)
+        return next((length for one, length in zip(axes, tensor.dims, strict=True) if one.text == symbol), 1)
 
     def length_of(self, call: OpCall, axis: Axis) -> int:
         """How long the shape says that an axis is in a call."""

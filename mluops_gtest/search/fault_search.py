@@ -81,8 +81,8 @@ def reached_aims(look: Look, operator: Operator) -> Aims | None:
     return frozenset((Aim(name), *told, *written, *later))
 
 
-# From so many calls that break a check others are looked for that show more of it: a fuzz run begins at once.
-_STARTS: Final = 4
+# From so many calls that a check answers others are looked for that show more of it.
+_STARTS: Final = 16
 _NRAM_BYTES: Final = (0, 16, 256, 4096)
 # Of the later checks of two so many are broken as if they were the first.
 _CLEAN: Final = 0.7
@@ -100,7 +100,7 @@ class Ways:
     def search(self) -> Search:
         """The search for violations, with the calls as its bases."""
         bases = {str(number): call for number, call in enumerate(self._calls())}
-        return Search(self._operator, bases, self._space, _STARTS)
+        return Search(self._operator, bases, self._space)
 
     @cached_property
     def kinds(self) -> tuple[Kind, ...]:
