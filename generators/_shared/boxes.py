@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -45,18 +45,38 @@ class BoxTest:
 
     def inside(self, points: Array, boxes: Array) -> Array:
         """bool: the point is inside the box; NaN never is, ±Inf in no finite box."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            x, y, z = local(points, boxes, bottom=self.bottom)
-            half = boxes[..., 3:6].astype(np.float64) / 2
-            between_ends = self.ends(np.abs(z), half[..., 2])
-            between_sides = [self.sides(np.abs(side), half[..., at] + self.widened) for at, side in enumerate((x, y))]
+        return _of_near_pairs(self._inside, points, boxes, 1.0, 4 * self.widened)
+
+    def undecided(self, points: Array, boxes: Array, dtype: DType) -> Array:
+        """bool: some evaluation in that type may find another answer."""
+        # ±Inf is outside of every finite box; what NaN and other boxes mean is left open.
+        finite = np.where(np.isfinite(boxes).all(axis=-1, keepdims=True), boxes, np.nan)
+        return _of_near_pairs(partial(_undecided, self, dtype), points, finite, 2.0, 1e-3)
+
+    def _inside(self, points: Array, boxes: Array) -> Array:
+        x, y, z = local(points, boxes, bottom=self.bottom)
+        half = boxes[:, 3:6].astype(np.float64) / 2
+        between_ends = self.ends(np.abs(z), half[:, 2])
+        between_sides = [self.sides(np.abs(side), half[:, at] + self.widened) for at, side in enumerate((x, y))]
         is_inside: Array = between_ends & between_sides[0] & between_sides[1]
         return is_inside
 
-    def undecided(self, points: Array, boxes: Array, dtype: DType) -> Array:
-        """bool: some evaluation in that type may find another answer; points [M, 1, 3], boxes [T, 7] of one batch."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            return _undecided(self, points, boxes, dtype)
+
+def _of_near_pairs(
+    answer: Callable[[Array, Array], Array], points: Array, boxes: Array, part: float, more: float
+) -> Array:
+    """bool: what is answered of pairs [K, 3] and [K, 7]; False where a point is far outside of the box."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        # Both sides hold a point only where |sx| + |sy| ≤ √2·(|lx| + |ly|) ≤ (|dx| + |dy|)/√2.
+        near = np.abs(points[..., 0].astype(np.float64) - boxes[..., 0])
+        near = near + np.abs(points[..., 1].astype(np.float64) - boxes[..., 1])
+        # NaN is far away.
+        is_near = near <= part * (np.abs(boxes[..., 3]) + np.abs(boxes[..., 4])).astype(np.float64) + more
+        found = np.zeros(is_near.shape, bool)
+        if is_near.any():
+            pairs = [np.broadcast_to(side, (*found.shape, side.shape[-1]))[is_near] for side in (points, boxes)]
+            found[is_near] = answer(*pairs)
+    return found
 
 
 def local(points: Array, boxes: Array, *, bottom: bool) -> tuple[Array, Array, Array]:
@@ -112,38 +132,37 @@ def undecided_pair(points: Array, boxes: Array, test: BoxTest, dtype: DType) -> 
     return None
 
 
-def _undecided(test: BoxTest, points: Array, boxes: Array, dtype: DType) -> Array:
+def _undecided(test: BoxTest, dtype: DType, points: Array, boxes: Array) -> Array:
     storage = np.finfo(dtype.storage)
-    away = np.abs(np.stack(local(points, boxes, bottom=test.bottom), axis=-1))
-    dims = boxes[..., 3:6].astype(np.float64)
-    widened = np.array([test.widened, test.widened, 0.0])
+    away = np.abs(np.stack(local(points, boxes, bottom=test.bottom)))
+    dims = boxes[:, 3:6].T.astype(np.float64)
+    widened = np.array([[test.widened], [test.widened], [0.0]])
     beyond = away - dims / 2 - widened
     # What an evaluation adds up: for the sides x, y and both lengths, for the ends z and the height.
-    apart = np.abs(points[..., :2].astype(np.float64) - boxes[..., :2])
-    across = apart.sum(axis=-1) + np.abs(dims[..., :2]).sum(axis=-1)
-    along = np.abs(points[..., 2].astype(np.float64)) + np.abs(boxes[..., 2]) + np.abs(dims[..., 2])
+    across = np.abs(points[:, :2].astype(np.float64) - boxes[:, :2]).sum(axis=1) + np.abs(dims[:2]).sum(axis=0)
+    along = np.abs(points[:, 2].astype(np.float64)) + np.abs(boxes[:, 2]) + np.abs(dims[2])
     # Nor do sides that are widened tell themselves from those that are not: only a lattice asks for that.
     sides = 2 * test.widened + (2 if test.widened else 1) * _ERROR[dtype] * across
-    sides[(np.abs(boxes[..., 6]) > FARTHEST_HEADING) | (across > float(storage.max) / 4)] = np.inf
-    error = np.stack([sides, sides, _ERROR[dtype] * along], axis=-1) + 4 * float(storage.tiny)
+    sides[(np.abs(boxes[:, 6]) > FARTHEST_HEADING) | (across > float(storage.max) / 4)] = np.inf
+    error = np.stack([sides, sides, _ERROR[dtype] * along]) + 4 * float(storage.tiny)
     # On a lattice nothing rounds but the sum or difference with what widens the sides.
     rounded = np.where(widened > 0, _ROUNDED * (away + np.abs(dims) / 2), 0.0)
-    error = np.where(_on_lattice(points, boxes, dtype)[..., None], rounded, error)
-    is_open = (np.abs(beyond) < error).any(axis=-1) & ~((beyond > 0) & (beyond >= error)).any(axis=-1)
-    # ±Inf is outside of every finite box; what NaN and other boxes mean is left open.
-    undecided: Array = is_open & np.isfinite(points).all(axis=-1) & np.isfinite(boxes).all(axis=-1)
+    error = np.where(_on_lattice(points, boxes, dtype), rounded, error)
+    is_outside = (beyond > 0) & (beyond >= error)
+    undecided: Array = (np.abs(beyond) < error).any(axis=0) & ~is_outside.any(axis=0) & np.isfinite(points[:, 2])
     return undecided
 
 
 def _on_lattice(points: Array, boxes: Array, dtype: DType) -> Array:
-    """bool [M, T]: the box is not turned, and every difference and half of the coordinates is exact in that type."""
-    straight = boxes[..., 6] == 0
-    exponent = min(lattice_exponent(points), lattice_exponent(boxes[straight][:, :6]))
+    """bool [K]: the box is not turned, and every difference and half of the coordinates is exact in that type."""
+    straight = boxes[:, 6] == 0
+    # Beyond 2^100 a unit no longer matters, and the limit would overflow.
+    exponent = min(lattice_exponent(points[straight]), lattice_exponent(boxes[straight, :6]), 100)
     # Half a unit is the finest step; it must be a normal number.
-    if not straight.any() or exponent - 1 < np.finfo(dtype.storage).minexp:
-        return np.zeros(np.broadcast_shapes(points.shape[:-1], boxes.shape[:-1]), bool)
-    reach = np.abs(points.astype(np.float64)) + np.abs(boxes[..., :3]) + np.abs(boxes[..., 3:6])
-    fits: Array = (reach <= 2.0 ** (exponent + _BITS[dtype] - 1)).all(axis=-1) & straight
+    if exponent - 1 < np.finfo(dtype.storage).minexp:
+        return np.zeros(len(points), bool)
+    reach = np.abs(points.astype(np.float64)) + np.abs(boxes[:, :3]) + np.abs(boxes[:, 3:6])
+    fits: Array = (reach <= 2.0 ** (exponent + _BITS[dtype] - 1)).all(axis=1) & straight
     return fits
 
 
