@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from msgspec.structs import replace
+
 from mluops_gtest.base.errors import CaseFileError, ContentError, suggestion
 from mluops_gtest.casefiles.elements import Rules, check_described, load_values
 from mluops_gtest.casefiles.files import read_document, read_name
@@ -249,9 +251,11 @@ class _Reading:
             name = self.operator.name
             check_judgeable(criteria)
             check_nulls(expect, self.operator)
+            becomes = [spec.becomes for spec in self.operator.inputs]
+            inputs = tuple(replace(one, becomes=output) for one, output in zip(inputs, becomes, strict=True))
             if self.operator.computes(expect.status, expect.check):
                 _check_complete(inputs, outputs if stored else (), expect)
-        return Case(
+        case = Case(
             id=case_id or f"{name}/{path.stem}",
             operator=name,
             inputs=inputs,
@@ -264,6 +268,11 @@ class _Reading:
             notes=tuple(self.notes),
             theory={figure: getattr(node, figure) for figure in THEORY if node.HasField(figure)},
         )
+        whole = case.with_held()
+        if whole is None:
+            pairs = " and ".join(f"{one.id} what {one.becomes} holds" for one in inputs if one.becomes)
+            raise CaseFileError(f"{pairs} before the call, so they must have one type and one shape")
+        return whole
 
     def _criteria(self) -> tuple[Criteria | None, ...]:
         try:

@@ -245,8 +245,9 @@ class CallFolderWriter:
             if tensor["data"] not in (NULL, NONE)
         }
         for tensor in description["tensors"]:
-            # An output that one element cannot fill is there before the call, as an input is.
-            if tensor["id"] in files and "fill" not in tensor and (tensor["role"] == "input" or tensor["bytes"]):
+            # An output that one element cannot fill is there before the call, as an input is, or instead of one.
+            is_filled = "fill" in tensor and tensor["id"] not in self._operators[call.operator].held
+            if tensor["id"] in files and not is_filled and (tensor["role"] == "input" or tensor["bytes"]):
                 arg = call.tensor(tensor["id"])
                 buffer_of(arg, call.array(tensor["id"])).tofile(files[tensor["id"]])
         self._write_case(call, folder / CASE, files)
@@ -261,7 +262,7 @@ class CallFolderWriter:
             self._schemas[operator.name] = Schema.of((operator,))
         document = case_document(case_of(call, operator), operator, self._schemas[operator.name])
         for spec, tensor in zip(operator.inputs, document.inputs, strict=True):
-            file = files.get(spec.id)
+            file = files.get(spec.becomes or spec.id)
             if file is not None and file.stat().st_size:
                 tensor.message.path = file.name
         write_document(document, path)
@@ -281,7 +282,10 @@ def case_of(call: OpCall, operator: Operator) -> Case:
     return Case(
         id=call.operator,
         operator=call.operator,
-        inputs=tuple(_folder_tensor(spec, call.inputs[spec.id]) for spec in operator.inputs),
+        inputs=tuple(
+            _folder_tensor(spec, call.outputs[spec.becomes] if spec.becomes else call.inputs[spec.id])
+            for spec in operator.inputs
+        ),
         outputs=tuple(_folder_tensor(spec, call.outputs[spec.id]) for spec in operator.outputs),
         params=call.params or {},
         criteria=((),) * len(operator.outputs),

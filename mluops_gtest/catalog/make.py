@@ -23,7 +23,15 @@ from mluops_gtest.core.buffers import (
 )
 from mluops_gtest.core.call import OpCall, Params, Status
 from mluops_gtest.core.case import Case, CaseDraft, Change
-from mluops_gtest.core.declaration import Baseline, Check, CheckVerdict, OutputSpec, RecipeOutput, plain_params
+from mluops_gtest.core.declaration import (
+    Baseline,
+    Check,
+    CheckVerdict,
+    OutputSpec,
+    RecipeOutput,
+    TensorSpec,
+    plain_params,
+)
 from mluops_gtest.core.operator import Operator, call_operator_function, raised_at, raised_by, source_of
 from mluops_gtest.core.tensor import Array, Criterion, DType, Layout, Tensor, TensorDesc, digest_tensors
 
@@ -234,7 +242,9 @@ def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
     for name, array in made.inputs.items():
         _refuse_large(draft, name, array.shape)
     layouts = {spec.id: made.layouts.get(spec.id, spec.own_layouts[0]) for spec in operator.inputs}
-    inputs = tuple(_tensor(spec.id, made.inputs[spec.id], layouts[spec.id]) for spec in operator.inputs)
+    inputs = tuple(_tensor(spec, made.inputs[spec.id], layouts[spec.id]) for spec in operator.inputs)
+    held = {name: made.inputs[of].shape for name, of in operator.held.items()}
+    made = replace(made, outputs={**held, **made.outputs})
     case = Case(
         id=draft.id,
         operator=operator.name,
@@ -253,7 +263,13 @@ def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
         plain = replace(case, outputs=known, expect=type(case.expect)())
         baseline = baseline_of(operator, bind_values(plain, operator))
         outputs = tuple(_output(s, baseline.outputs[s.id].shape, draft.dtype) for s in operator.outputs)
-    return replace(case, outputs=outputs, criteria=declared_criteria(draft, operator, outputs))
+    whole = replace(case, outputs=outputs, criteria=declared_criteria(draft, operator, outputs)).with_held()
+    if whole is None:
+        pairs = " and ".join(f"{name} what {output} holds" for output, name in operator.held.items())
+        raise _refusal(
+            draft, f": {pairs} before the call, so they must have one type and one shape. Correct the recipe."
+        )
+    return whole
 
 
 def _refuse_large(draft: CaseDraft, name: str, dims: tuple[int, ...]) -> None:
@@ -266,9 +282,10 @@ def _refuse_large(draft: CaseDraft, name: str, dims: tuple[int, ...]) -> None:
         )
 
 
-def _tensor(name: str, array: Array, layout: Layout) -> Tensor:
+def _tensor(spec: TensorSpec, array: Array, layout: Layout) -> Tensor:
     data = np.ascontiguousarray(array)
-    return Tensor(name, TensorDesc(dtype_of(data), layout, tuple(data.shape)), data.reshape(-1))
+    desc = TensorDesc(dtype_of(data), layout, tuple(data.shape))
+    return Tensor(spec.id, desc, data.reshape(-1), spec.becomes)
 
 
 def _output(spec: OutputSpec, dims: tuple[int, ...], dtype: str) -> Tensor:
@@ -291,7 +308,7 @@ def changed(case: Case, changes: Mapping[str, Change], params: Params) -> Case:
     """The case with other descriptors and parameters."""
 
     def apply(tensor: Tensor) -> Tensor:
-        change = changes.get(tensor.id)
+        change = changes.get(tensor.becomes or tensor.id)
         return tensor if change is None else _change(tensor, change)
 
     return replace(
@@ -311,7 +328,7 @@ def _change(tensor: Tensor, change: Change) -> Tensor:
         change.strides,
     )
     stays = (desc.dtype, desc.dims) == (tensor.desc.dtype, tensor.desc.dims) and not desc.is_strided
-    return Tensor(tensor.id, desc, tensor.data if stays else None)
+    return replace(tensor, desc=desc, data=tensor.data if stays else None)
 
 
 def _compare_answer(draft: CaseDraft, operator: Operator, answer: CheckVerdict) -> None:
@@ -379,15 +396,15 @@ def _without_baseline(case: Case, operator: Operator, answer: CheckVerdict, *, b
     return replace(
         case,
         criteria=((),) * len(case.outputs) if bare else case.criteria,
-        inputs=tuple(bare_tensor(one.id, one.desc) if bare or one.data is None else one for one in case.inputs),
-        outputs=tuple(bare_tensor(one.id, one.desc) for one in case.outputs),
+        inputs=tuple(bare_tensor(one) if bare or one.data is None else one for one in case.inputs),
+        outputs=tuple(map(bare_tensor, case.outputs)),
         params={**case.params, **(dict.fromkeys(operator.results, 0) if answer.status == Status.SUCCESS else {})},
     )
 
 
-def bare_tensor(name: str, desc: TensorDesc) -> Tensor:
-    """A tensor without values; one without elements has them all."""
-    return Tensor(name, desc, np.empty(0, desc.dtype.storage) if desc.is_empty else None)
+def bare_tensor(tensor: Tensor) -> Tensor:
+    """The tensor without values; one without elements has them all."""
+    return replace(tensor, data=np.empty(0, tensor.desc.dtype.storage) if tensor.desc.is_empty else None)
 
 
 def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
@@ -397,7 +414,7 @@ def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
                 f" computes, but `change` took the values of {tensor.id!r}. Make the shape by the recipe's arguments."
             )
             raise _refusal(draft, words)
-    inputs = tuple(bare_tensor(one.id, one.desc) if one.data is None else one for one in case.inputs)
+    inputs = tuple(bare_tensor(one) if one.data is None else one for one in case.inputs)
     case = replace(case, inputs=inputs)
     for tensor in case.outputs:
         _refuse_large(draft, tensor.id, tensor.desc.dims)

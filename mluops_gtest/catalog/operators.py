@@ -339,11 +339,11 @@ def _mistakes(operator: Operator) -> Iterator[tuple[str, str, str]]:
         yield twin, last.place, f"two checks are called {twin!r}. Give each its own name: cases refer to it."
     for twin in _twice(spec.id for spec in operator.tensors):
         yield twin, "", f"two tensors are called {twin!r}. Give each its own name."
+    for name, mistake in (*_size_mistakes(operator), *_query_mistakes(operator), *_position_mistakes(operator)):
+        yield name, "", mistake
     for spec in operator.outputs:
         for mistake in _output_mistakes(spec, operator):
             yield spec.id, "", f"the output {spec.id!r} {mistake}"
-    for name, mistake in (*_size_mistakes(operator), *_query_mistakes(operator), *_position_mistakes(operator)):
-        yield name, "", mistake
     for check, mistake in _check_mistakes(operator):
         yield check.name, check.place, f"the check {check.name!r} {mistake}"
     for name in _twice(field.name for field in operator.param_fields):
@@ -383,6 +383,10 @@ def _position_mistakes(operator: Operator) -> Iterator[tuple[str, str]]:
         if word and word not in known:
             yield word, f"equals={word!r} is no {kind}.{suggestion(word, known)}"
     for spec in operator.inputs:
+        outputs = [one.id for one in operator.outputs]
+        if spec.becomes and spec.becomes not in outputs:
+            unknown = f"becomes the unknown output {spec.becomes!r}.{suggestion(spec.becomes, outputs)}"
+            yield spec.id, f"the input {spec.id!r} {unknown}"
         if spec.distinct and not spec.names:
             yield spec.id, f"the values of {spec.id!r} are distinct positions of nothing. Say along what by names=."
 
@@ -412,8 +416,13 @@ def _output_mistakes(spec: OutputSpec, operator: Operator) -> Iterator[str]:
     if spec.rows_owned is not None and spec.rows_owned not in counting:
         known = suggestion(spec.rows_owned, counting)
         yield f"owns the rows of {spec.rows_owned!r}, which is neither a result nor another output.{known}"
-    if spec.kept is not None and spec.preset is None:
-        yield "keeps what nobody presets. Say what the caller presets, e.g. preset=0."
+    inputs = [one for one in operator.inputs if one.becomes == spec.id]
+    if spec.kept is not None and spec.preset is None and not inputs:
+        yield "keeps what nobody presets. Say what the caller presets, e.g. preset=0, or which input becomes= it."
+    if inputs and spec.preset is not None:
+        yield f"is preset, and holds {inputs[0].id!r}. Leave out preset."
+    if inputs and (len(inputs) > 1 or (inputs[0].shape, set(inputs[0].dtypes)) != (spec.shape, set(spec.dtypes))):
+        yield f"holds {inputs[0].id!r}: one input with the shape {spec.shape} and the same types."
 
 
 def _field_mistakes(field: ParamField) -> Iterator[str]:

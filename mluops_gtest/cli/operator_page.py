@@ -35,7 +35,8 @@ def operator_page(catalogue: Catalogue, operator: Operator) -> str:
 
 def _tensors(operator: Operator) -> list[str]:
     rows = []
-    for spec in operator.tensors:
+    specs: tuple[TensorSpec | OutputSpec, ...] = (*operator.inputs, *operator.outputs)
+    for spec in specs:
         direction, criteria = ("out", criteria_in_words(spec)) if isinstance(spec, OutputSpec) else ("in", "")
         types, layouts = (", ".join(one.value for one in values) for values in (spec.dtypes, spec.own_layouts))
         rows.append([code(spec.id), direction, code(spec.shape), types, layouts, criteria, "; ".join(_promises(spec))])
@@ -57,7 +58,11 @@ def _promises(spec: TensorSpec | OutputSpec) -> Iterator[str]:
         for column, symbol in spec.positions.items():
             outside = f", others are {spec.outside}" if spec.outside else ""
             yield f"{'values' if column is None else f'column {column}'}: positions along {code(symbol)}{outside}"
+        if spec.becomes:
+            yield f"what {code(spec.becomes)} holds before the call"
         return
+    if spec.may_stay is not None:
+        yield "may stay as it was, or is written"
     if spec.preset is not None:
         yield f"preset to {spec.preset}" + (", some rows stay so" if spec.kept is not None else "")
     if spec.rows_owned is not None:

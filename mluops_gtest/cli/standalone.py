@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from mluops_gtest.backends.registry import BUILT_IN, python_target
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.buffers import bind_values, has_buffer, owned_rows
+from mluops_gtest.core.buffers import bind_values, has_buffer, owned_rows, pattern_of
 from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Status
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import BeyondBound
@@ -41,7 +41,8 @@ class TensorFacts(Value):
     null: bool
     has_buffer: bool
     # Flat; of an input `values` and what they `may_become`, of an output what its first elements are `expected` to be
-    # (without it the output must stay as it was), and which elements must be `kept`.
+    # (without it the output must stay as it was), which elements must be `kept`, and where an input says what stands
+    # in the buffer before the call, the bits of that.
     arrays: Mapping[str, Array]
     preset: int | None = None
     criteria: tuple[Criterion, ...] = ()
@@ -108,6 +109,8 @@ def _describe_tensors(failure: Failure, result: CaseResult) -> Iterator[TensorFa
         return TensorFacts(tensor, is_output, absent, null, has_buffer(case, tensor), flat, **more)
 
     for tensor in case.inputs:
+        if tensor.becomes:
+            continue
         arrays = {"values": tensor.data, "may_become": expectation.allowed_input_changes.get(tensor.id)}
         yield describe(tensor, False, arrays)
     for number, tensor in enumerate(case.outputs):
@@ -117,23 +120,31 @@ def _describe_tensors(failure: Failure, result: CaseResult) -> Iterator[TensorFa
         if expectation.answer.computes:
             if criteria is not None and not tensor.desc.is_empty:
                 expected = expectation.outputs[number].values[: owned_rows(spec, expectation.counts)]
-            kept = expectation.preserved_rows.get(tensor.id)
-            if kept is not None:
-                # Of every element, not of leading axes alone.
-                kept = np.broadcast_to(kept.reshape(kept.shape + (1,) * (len(dims) - kept.ndim)), dims)
+            if tensor.id in expectation.preserved_rows:
+                kept = expectation.kept_elements(tensor)
         if any(isinstance(cause, BeyondBound) and cause.output == tensor.id for cause in result.causes):
             reading = next(one for one in result.elements if one.output == tensor.id)
             allowed = int(np.ravel_multi_index(reading.index, dims)), reading.allowed
         yield describe(
             tensor,
             True,
-            {"expected": expected, "kept": kept},
+            {"expected": expected, "kept": kept, "held": _held(case, tensor, kept)},
             preset=spec.preset,
             criteria=criteria or spec.criteria.get(tensor.desc.dtype, ()),
             allowed=allowed,
             may_stay=tensor.id in expectation.may_stay,
             may_clear=tensor.id in failure.operator.may_clear(expectation.answer),
         )
+
+
+def _held(case: Case, tensor: Tensor, kept: Array | None) -> Array | None:
+    """The bits of what the buffer of the output holds before the call, where an input says it; poison between them."""
+    held = case.held_in(tensor.id)
+    if held is None or held.data is None:
+        return None
+    bits = np.broadcast_to(pattern_of(tensor.desc.dtype, None), tensor.desc.extent).copy()
+    np.copyto(tensor.desc.view(bits), held.values.view(tensor.desc.dtype.bits), where=True if kept is None else kept)
+    return bits
 
 
 class Standalone(Value):

@@ -195,6 +195,8 @@ def _buffer(facts: TensorFacts) -> Iterator[str]:
         arrays["poison"] = ("unsigned char", ", ".join(map(str, desc.dtype.poison)))
     if facts.preset is not None:
         arrays["preset"] = (element, _elements(np.array([facts.preset], desc.dtype.storage), desc.dtype))
+    if "held" in facts.arrays:
+        arrays["held"] = ("unsigned char", _join([str(byte) for byte in facts.arrays["held"].view(np.uint8)]))
     if "kept" in facts.arrays:
         arrays["kept"] = ("unsigned char", _join([str(int(kept)) for kept in facts.arrays["kept"]]))
     if expected is not None:

@@ -175,6 +175,12 @@ def places_touched(values: Array, pattern: Array) -> Array:
     return np.flatnonzero(cells != pattern[0])
 
 
+def places_changed(values: Array, before: Array, dtype: DType) -> Array:
+    """The flat indices of the elements whose bits are not those of before."""
+    left, right = (np.ascontiguousarray(array).reshape(-1).view(_cell(dtype)) for array in (values, before))
+    return np.flatnonzero(left != right)
+
+
 def first_difference(left: Array, right: Array) -> int | None:
     """The offset of the first byte that differs between two byte arrays of one size."""
     if left.size <= _SMALL and left.tobytes() == right.tobytes():
@@ -321,7 +327,7 @@ def bind(
     return OpCall(
         operator=case.operator,
         params=_visible_params(case, operator),
-        inputs=_arguments(case, case.inputs, inputs),
+        inputs=_arguments(case, (tensor for tensor in case.inputs if not tensor.becomes), inputs),
         outputs=_arguments(case, case.outputs, outputs),
         handle=None if expect.null_handle else handle,
         workspace=None if "workspace" in expect.null_pointer else workspace,
@@ -334,6 +340,7 @@ def bind_values(case: Case, operator: Operator) -> OpCall:
     """The call with the case's input values; outputs and workspace exist on paper only: for checks and references."""
     paper = {tensor.id: _on_paper(tensor.desc) for tensor in case.outputs if not tensor.desc.is_large}
     values = {tensor.id: tensor.values if tensor.data is not None else None for tensor in case.inputs}
+    paper |= {tensor.becomes: tensor.values for tensor in case.inputs if tensor.becomes and tensor.data is not None}
     return bind(case, operator, values, paper, workspace=np.empty(0, np.uint8))
 
 

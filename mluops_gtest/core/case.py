@@ -160,12 +160,28 @@ class Case(Value):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Inputs, then outputs."""
-        return (*self.inputs, *self.outputs)
+        """What the call has: inputs, then outputs."""
+        return (*(tensor for tensor in self.inputs if not tensor.becomes), *self.outputs)
+
+    def held_in(self, output: str) -> Tensor | None:
+        """The input whose values the buffer of that output holds when the call begins, or None."""
+        return next((tensor for tensor in self.inputs if tensor.becomes == output), None)
+
+    def with_held(self) -> "Case | None":
+        """The case whose inputs that become outputs have their descriptors; None where type or dims differ."""
+        inputs = []
+        for tensor in self.inputs:
+            desc = self.tensor(tensor.becomes or tensor.id).desc
+            if (desc.dtype, desc.dims) != (tensor.desc.dtype, tensor.desc.dims):
+                return None
+            alike = replace(tensor, desc=desc)
+            is_laid_out = desc == tensor.desc or tensor.data is None
+            inputs.append(alike if is_laid_out else alike.holding(tensor.values))
+        return replace(self, inputs=tuple(inputs))
 
     def tensor(self, name: str) -> Tensor:
         """The input or output of that id."""
-        return next(tensor for tensor in self.tensors if tensor.id == name)
+        return next(tensor for tensor in (*self.inputs, *self.outputs) if tensor.id == name)
 
     @property
     def elements(self) -> int:
@@ -175,7 +191,7 @@ class Case(Value):
     @property
     def nbytes(self) -> int:
         """The bytes of all values."""
-        return sum(tensor.data.nbytes for tensor in self.tensors if tensor.data is not None)
+        return sum(tensor.data.nbytes for tensor in (*self.inputs, *self.outputs) if tensor.data is not None)
 
 
 class Change(Value):

@@ -220,6 +220,20 @@ class Unwritten(CauseBase):
         return list(self.index)
 
 
+class KeptChanged(CauseBase):
+    """Elements that the operator must leave as they were have other bits."""
+
+    output: str
+    places: Places
+
+    zh = "{output}：{places.size} 个元素中有 {places.count} 个本应保持不变却被改写，第一个在 {places.first}"
+
+    def en(self) -> str:
+        """How many elements, and where."""
+        changed = f"{pluralize(self.places.count, 'element')} of {self.places.size}"
+        return f"{self.output}: {changed} must stay as before the call and did not, first at {self.places.first}"
+
+
 class NonFinite(CauseBase):
     """Elements differ in being NaN or infinite; `differing` is what differs at all, `criteria` what it was held to."""
 

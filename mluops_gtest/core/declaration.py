@@ -70,6 +70,8 @@ class TensorSpec(Value):
     outside: str = ""
     # No position stands twice in one row of the last axis; by column no row twice in its tensor, or in its batch.
     distinct: bool = False
+    # No argument of the call: the output whose buffer holds these values when the call begins.
+    becomes: str = ""
 
     @property
     def own_layouts(self) -> tuple[Layout, ...]:
@@ -91,8 +93,9 @@ class OutputSpec(Value):
     layouts: tuple[Layout, ...] | None = (Layout.ARRAY,)
     # The value that the document asks the caller to preset; None: the buffer is poisoned.
     preset: int | None = None
-    # True where a call that computes leaves what the caller preset, for the leading axes: there alone is preset, the
-    # rest is poison and must be written. None: all is preset, and the operator writes what it likes.
+    # True where a call that computes leaves what the caller preset, or what the input holds that becomes this output,
+    # for the leading axes: there alone it stands, the rest is poison and must be written. None: it stands everywhere,
+    # and the operator writes what it likes.
     kept: Callable[[OpCall], Array] | None = None
     # The scalar result, or the output of one element, that says how many leading rows the operator owns; None: all.
     rows_owned: str | None = None

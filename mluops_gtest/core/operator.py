@@ -239,7 +239,7 @@ class Operator:
 
     def broken(self, call: OpCall) -> str | None:
         """What the data of a call that computes lack of what the document takes for granted, or None."""
-        for spec in self.inputs:
+        for spec in self.arguments:
             words = self._misplaced(call, spec) if spec.positions else None
             if words is not None:
                 return words
@@ -364,9 +364,19 @@ class Operator:
         return sum(others, start=first) if others else first
 
     @property
+    def arguments(self) -> tuple[TensorSpec, ...]:
+        """The inputs that a call has; `inputs` are those that its files have."""
+        return tuple(spec for spec in self.inputs if not spec.becomes)
+
+    @property
+    def held(self) -> Mapping[str, str]:
+        """Output → the input whose values its buffer holds when the call begins."""
+        return {spec.becomes: spec.id for spec in self.inputs if spec.becomes}
+
+    @property
     def tensors(self) -> tuple[TensorSpec | OutputSpec, ...]:
-        """Inputs, then outputs."""
-        return (*self.inputs, *self.outputs)
+        """What a call has: inputs, then outputs."""
+        return (*self.arguments, *self.outputs)
 
     @property
     def pointers(self) -> tuple[str, ...]:

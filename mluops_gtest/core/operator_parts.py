@@ -328,7 +328,7 @@ def c_function(
             return replace(one, type=chosen.get(one.name) or _c_type_of(fields[one.name]))
 
         head = (HANDLE, PARAMS) if params is not None else (HANDLE,)
-        inputs, outputs = (tuple(spec.id for spec in specs) for specs in (operator.inputs, operator.outputs))
+        inputs, outputs = (tuple(spec.id for spec in specs) for specs in (operator.arguments, operator.outputs))
         memory = () if query is None else (WORKSPACE, WORKSPACE_SIZE)
         usual = (*head, *tensor(*inputs), *scalars, *memory, *tensor(*outputs))
         asking = (*head, *descriptor(*inputs), *scalars, *descriptor(*outputs), ASKED_SIZE)

@@ -202,6 +202,8 @@ class Tensor(Value):
     id: str
     desc: TensorDesc
     data: Array | None = None
+    # Of an input that is no argument of the call: the output whose buffer holds these values when the call begins.
+    becomes: str = ""
 
     def holding(self, array: Array) -> "Tensor":
         """The tensor with these values, an array of shape `dims`, laid out as its descriptor says; 0 between them."""

@@ -24,6 +24,7 @@ from mluops_gtest.core.buffers import (
     computed_bounds,
     expected_results,
     owned_rows,
+    places_changed,
     row_counts,
 )
 from mluops_gtest.core.call import UndefinedDataError
@@ -335,6 +336,13 @@ class Expectation(Value):
     # Outputs that may be as they were before the call, each whole.
     may_stay: frozenset[str] = frozenset()
 
+    def kept_elements(self, tensor: Tensor) -> Array:
+        """True where a call that computes leaves what the output held, for each of its elements."""
+        rows, dims = self.preserved_rows.get(tensor.id), tensor.desc.dims
+        if rows is None:
+            return np.zeros(dims, bool)
+        return np.broadcast_to(rows.reshape(rows.shape + (1,) * (len(dims) - rows.ndim)), dims)
+
 
 def expectation_of(case: Case, operator: Operator) -> Expectation:
     """The right answer; an error where the case and the operator contradict each other."""
@@ -373,6 +381,14 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
             raise CaseFileError(f"{case.id}: the case is broken: {what}. Correct the values that it stores.")
     preserved = {spec.id: spec.kept for spec in operator.outputs if spec.kept is not None}
     changed = {spec.id: spec.may_become for spec in operator.inputs if spec.may_become is not None}
+    preserved_rows = _ask_operator(case, operator, lambda: {name: rows(call) for name, rows in preserved.items()})
+    for tensor in outputs:
+        held, kept = case.held_in(tensor.id), preserved_rows.get(tensor.id)
+        if held is None or kept is None:
+            continue
+        if places_changed(tensor.values[kept], held.values[kept], tensor.desc.dtype).size:
+            what = f"the baseline of {tensor.id} changes rows that stay as {held.id} has them"
+            raise CaseFileError(f"{case.id}: the case is broken: {what}. Correct it, or the operator.")
     stay = {spec.id: spec.may_stay for spec in operator.outputs if spec.may_stay is not None}
     return Expectation(
         answer,
@@ -381,7 +397,7 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
         degenerate,
         recomputed=not case.baseline_stored,
         counts=counts,
-        preserved_rows=_ask_operator(case, operator, lambda: {name: rows(call) for name, rows in preserved.items()}),
+        preserved_rows=preserved_rows,
         allowed_input_changes=_ask_operator(
             case, operator, lambda: {name: change(call) for name, change in changed.items()}
         ),

@@ -15,7 +15,14 @@ from mluops_gtest.base.errors import ContentError, UnwritableError
 from mluops_gtest.base.files import let_go
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.core import cause
-from mluops_gtest.core.buffers import is_constant_baseline, owned_rows, pattern_of, places_holding, places_touched
+from mluops_gtest.core.buffers import (
+    is_constant_baseline,
+    owned_rows,
+    pattern_of,
+    places_changed,
+    places_holding,
+    places_touched,
+)
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import Cause, Excess, Places, format_reason
 from mluops_gtest.core.declaration import CheckVerdict, OutputSpec
@@ -191,8 +198,11 @@ def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array]
         array = buffers.get(tensor.id)
         if array is None or array.size == 0:
             continue
-        pattern = pattern_of(tensor.desc.dtype, operator.output(tensor.id).filling)
-        touched = places_touched(array, pattern)
+        held = case.held_in(tensor.id)
+        if held is not None and held.data is not None:
+            touched = places_changed(array, held.data, tensor.desc.dtype)
+        else:
+            touched = places_touched(array, pattern_of(tensor.desc.dtype, operator.output(tensor.id).filling))
         if touched.size and not (tensor.id in may_clear and is_cleared(array)):
             places = _places(touched, array.size)
             judgement.failures.append(cause.WrittenAnyway(tensor.id, places, answer.status.name, str(answer.check)))
@@ -283,12 +293,16 @@ class _OutputJudge:
         if evaluated.size == 0:
             return
         judgement.compared = True
+        kept = self.expectation.kept_elements(tensor)[:rows] if tensor.id in self.operator.held else None
+        self._judge_kept(tensor, evaluated, baseline, kept)
         stays = tensor.id in self.expectation.may_stay
         if stays and not places_touched(evaluated, pattern_of(dtype, spec.filling)).size:
             judgement.notes.append(f"{tensor.id} is as it was before the call, which is allowed here")
             return
-        if spec.filling is None:
+        if spec.filling is None and (kept is None or spec.kept is not None):
             unwritten = places_holding(evaluated, pattern_of(dtype, None))
+            if kept is not None:
+                unwritten = unwritten[~kept.reshape(-1)[unwritten]]
             if unwritten.size:
                 self._judge_unwritten(tensor, evaluated, baseline, wanted, unwritten)
                 return
@@ -322,6 +336,15 @@ class _OutputJudge:
                 f"the document's criteria decide: {words}"
             )
         return wanted
+
+    def _judge_kept(self, tensor: Tensor, evaluated: Array, baseline: Array, kept: Array | None) -> None:
+        """What an output held when the call began and must go on to hold, bit for bit."""
+        if kept is None:
+            return
+        changed = places_changed(evaluated, baseline, tensor.desc.dtype)
+        changed = changed[kept.reshape(-1)[changed]]
+        if changed.size:
+            self.judgement.failures.append(cause.KeptChanged(tensor.id, _places(changed, evaluated.size)))
 
     def _judge_unwritten(
         self, tensor: Tensor, evaluated: Array, baseline: Array, wanted: tuple[Criterion, ...], unwritten: Array

@@ -81,7 +81,7 @@ class GuardedCall:
         self._case, self._operator, self._expectation = task.case, task.operator, task.expectation
         self._caller, self._side = caller, side
         case = task.case
-        tensors = [tensor for tensor in (*case.inputs, *case.outputs) if has_buffer(case, tensor)]
+        tensors = [tensor for tensor in case.tensors if has_buffer(case, tensor)]
         specs = [BufferSpec(t.id, t.desc.nbytes, t.desc.dtype.itemsize, t.desc.dtype.itemsize) for t in tensors]
         self._buffers: dict[str, Buffer] = caller.tensors.allocate(specs, side)
         self._inputs = {t.id: self._fill_input(t) for t in case.inputs if t.id in self._buffers}
@@ -169,8 +169,12 @@ class GuardedCall:
         data, spec = self._buffers[tensor.id].data, self._operator.output(tensor.id)
         fill(data, pattern_of(tensor.desc.dtype, spec.filling))
         array = tensor.desc.view(data.view(tensor.desc.dtype.storage))
-        if tensor.id in self._expectation.preserved_rows:
-            array[self._expectation.preserved_rows[tensor.id]] = spec.preset
+        held, rows = self._case.held_in(tensor.id), self._expectation.preserved_rows.get(tensor.id)
+        if held is not None and held.data is not None:
+            places = slice(None) if rows is None else rows
+            array[places] = held.values[places]
+        elif rows is not None:
+            array[rows] = spec.preset
         return array
 
     def _dictated_workspace(self) -> int | None:

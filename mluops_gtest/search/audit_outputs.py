@@ -219,7 +219,13 @@ def _of_output(
         return
     of_outputs = zip(expectation.outputs, case.criteria, strict=True)
     alone = replace(case, criteria=tuple(own if one.id == tensor.id else None for one, own in of_outputs))
-    untouched = untouched_output(right, dtype, spec.filling, expectation.preserved_rows.get(tensor.id), spec.preset)
+    held, rows = case.held_in(tensor.id), expectation.preserved_rows.get(tensor.id)
+    if held is not None and rows is None:
+        untouched = held.values[: len(right)].copy()
+    else:
+        untouched = untouched_output(right, dtype, spec.filling, rows, spec.preset)
+        if held is not None:
+            untouched[rows] = held.values[rows]
     faults = [name for name in faults_of(dtype) if wanted is None or label(tensor.id, name) in wanted]
     for name, wrong in wrong_outputs(right, untouched, faults, dtype):
         # The whole buffer, with the rows that the operator owns.

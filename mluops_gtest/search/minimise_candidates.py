@@ -68,7 +68,8 @@ class Candidates(Value):
                 return None
             shapes = {name: array.shape for name, array in baseline.outputs.items()}
             smaller = replace(smaller, outputs=tuple(_resized(tensor, shapes) for tensor in case.outputs))
-        if self._is_repeated(smaller):
+        whole = smaller.with_held()
+        if whole is None or self._is_repeated(smaller := whole):
             return None
         call = bind_values(smaller, operator)
         if (
@@ -127,9 +128,13 @@ def _identity(case: Case, operator: Operator) -> Identity:
 
 
 def _input(tensor: Tensor, made: RecipeOutput) -> Tensor:
-    array = np.ascontiguousarray(made.inputs[tensor.id], tensor.desc.dtype.storage)
+    values = made.inputs.get(tensor.id)
+    if values is None:
+        # Of what an output holds a smaller one holds the beginning.
+        values = tensor.values[tuple(map(slice, made.outputs.get(tensor.becomes, tensor.desc.dims)))]
+    array = np.ascontiguousarray(values, tensor.desc.dtype.storage)
     desc = replace(tensor.desc.resized(array.shape), layout=made.layouts.get(tensor.id, tensor.desc.layout))
-    return Tensor(tensor.id, desc, array.reshape(-1))
+    return replace(tensor, desc=desc, data=array.reshape(-1))
 
 
 def _resized(tensor: Tensor, dims: Mapping[str, tuple[int, ...]]) -> Tensor:
@@ -343,7 +348,8 @@ def _with_length(case: Case, operator: Operator, length: int, shorter: int) -> C
 
 def _with_tensors(case: Case, descs: Mapping[str, TensorDesc]) -> Case:
     def bare(tensor: Tensor) -> Tensor:
-        return bare_tensor(tensor.id, descs[tensor.id]) if tensor.id in descs else tensor
+        desc = descs.get(tensor.becomes or tensor.id)
+        return tensor if desc is None else bare_tensor(replace(tensor, desc=desc))
 
     return replace(
         case,

@@ -38,7 +38,7 @@ _Misread = Callable[[Array, int], Array]
 
 def position_mutants(operator: Operator) -> Iterator[Mutant]:
     """The kernel with positions cut to 16 bits, and with those that are none taken for the last one."""
-    for spec in operator.inputs:
+    for spec in operator.arguments:
         for column, symbol in spec.positions.items():
             where = spec.id if column is None else f"column {column} of {spec.id}"
             name = spec.id if column is None else f"{spec.id}_{column}"

@@ -473,14 +473,14 @@ def test_an_operator_without_reference_and_definition_is_refused():
 
 
 def test_checks_under_a_condition_hold_where_it_does_not():
-    def asked(call):
+    def has_mode(call):
         return call.param("mode") == 1
 
     operator = gathers(
         checks=(
             groups.descriptors("rows", doc="§1"),
             groups.only_if(
-                asked, groups.ranks("places", doc="§2"), groups.pointers("places", doc="§2", asked_by="call")
+                has_mode, groups.ranks("places", doc="§2"), groups.pointers("places", doc="§2", asked_by="call")
             ),
         )
     )

@@ -1,0 +1,270 @@
+"""A toy operator with the unusual contracts of calls, and backends that break one of them each.
+
+A buffer that is input and output, checks under a condition, an output that may stay as it was, a refused call that may
+have cleared an output, strides of inputs and outputs.
+"""
+
+from pathlib import Path
+
+GENERATOR = '''
+"""Rows of x go to their places in a table, which keeps its other rows; norms are the sums of their magnitudes."""
+
+import numpy as np
+
+from mluops_gtest.authoring import (
+    Baseline, DType, Operator, OutputSpec, ParamField, ParamMessage, RecipeOutput, Status, TensorSpec, axis, checks,
+    diff1_and_diff2, exact,
+)
+from mluops_gtest.authoring.c_api import c_function
+
+
+def keeps(call):
+    rows = np.ones(call.tensor("table").dims[0], bool)
+    rows[call.array("place")] = False
+    return rows
+
+
+def reference(call):
+    x, table = call.array("x"), call.array("table").copy()
+    table[call.array("place")] = x
+    norms = np.abs(x.astype(np.float64)).sum(axis=1) * call.param("mode")
+    return Baseline({"table": table, "norms": norms.astype("<f4")})
+
+
+def kernel(call):
+    if None in (*call.inputs.values(), *call.outputs.values()) or len(call.inputs["x"].dims) != 2:
+        return Status.BAD_PARAM
+    rows, columns = call.inputs["x"].dims
+    if call.inputs["place"].dims != (rows,) or call.outputs["norms"].dims != (rows,):
+        return Status.BAD_PARAM
+    if len(call.outputs["table"].dims) != 2 or call.outputs["table"].dims[1] != columns:
+        return Status.BAD_PARAM
+    if call.param("mode") == 1 and columns > 8:
+        return Status.NOT_SUPPORTED
+    if any(tensor.null for tensor in (*call.inputs.values(), *call.outputs.values())):
+        return Status.BAD_PARAM
+    for row, place in enumerate(call.array("place")):
+        call.array("table")[place] = call.array("x")[row]
+        if call.param("mode") == 1:
+            call.array("norms")[row] = sum(abs(call.array("x")[row]))
+    return Status.SUCCESS
+
+
+def placed(draw, params, dtype, *, rows: int, columns: int, places: int):
+    x = draw.stream("x").mantissas((rows, columns))
+    before = draw.stream("table").mantissas((places, columns))
+    before.reshape(-1)[:2] = np.array([0x7FC12345, 0x80000000], "<u4").view("<f4")
+    place = draw.stream("place").permutation(places)[:rows].astype("<i4")
+    return RecipeOutput({"x": x, "place": place, "table_before": before}, {"mode": 1, **params})
+
+
+FLOAT = (DType.FLOAT,)
+OPERATOR = Operator(
+    name="every_contract", released_name="every_contract", op_type=("EVERY_CONTRACT", 9996),
+    summary="Writes rows to their places in a table.",
+    inputs=(
+        TensorSpec("x", "[N, C]", FLOAT),
+        TensorSpec("place", "[N]", (DType.INT32,), names="M", distinct=True),
+        TensorSpec("table_before", "[M, C]", FLOAT, becomes="table"),
+    ),
+    outputs=(
+        OutputSpec("table", "[M, C]", {DType.FLOAT: exact()}, kept=keeps),
+        OutputSpec("norms", "[N]", {DType.FLOAT: diff1_and_diff2(1e-5)}, may_stay=lambda call: call.param("mode") == 0),
+    ),
+    params=ParamMessage("every_contract_param", 461018400, "EveryContractParam", (ParamField("mode", 1, default=1),)),
+    axes={"rows": axis("N", of="x"), "columns": axis("C", of="x"), "places": axis("M", of="table")},
+    checks=(
+        checks.descriptors(doc="§1"),
+        checks.ranks(doc="§1"),
+        checks.dims(doc="§1"),
+        checks.only_if(
+            lambda call: call.param("mode") == 1,
+            checks.require(
+                "columns", lambda call: call.tensor("x").dims[1] <= 8, "x has at most 8 columns", "§2",
+                Status.NOT_SUPPORTED,
+            ),
+        ),
+        checks.pointers("x", "table", doc="§3"),
+        checks.pointers("place", "norms", doc="§3", may_clear=("norms",)),
+    ),
+    reference=reference, kernel=kernel, recipes={"placed": placed},
+    c_api=c_function("mluOpEveryContract"),
+)
+'''
+CASES = """\
+- name: placed
+  tags: [smoke]
+  doc: "§1"
+  data: {recipe: placed, rows: 3, columns: 4, places: 7}
+- name: without_norms
+  tags: [boundary]
+  doc: "§2: norms may stay as they were, or be 0"
+  params: {mode: 0}
+  degenerate: norms are 0 by definition
+  data: {recipe: placed, rows: 3, columns: 9, places: 7}
+- name: columns
+  tags: [negative]
+  doc: "§2"
+  data: {recipe: placed, rows: 3, columns: 9, places: 7}
+  expect: {status: NOT_SUPPORTED, check: columns}
+- name: no_place
+  tags: [negative]
+  doc: "§3"
+  data: {recipe: placed, rows: 3, columns: 4, places: 7}
+  null: {pointers: [place]}
+  expect: {status: BAD_PARAM, check: place_ptr_null}
+- name: no_x
+  tags: [negative]
+  doc: "§3"
+  data: {recipe: placed, rows: 3, columns: 4, places: 7}
+  null: {pointers: [x]}
+  expect: {status: BAD_PARAM, check: x_ptr_null}
+- {standard: checks, base: placed}
+- {standard: sizes, base: placed, budget: 4 KB}
+"""
+BACKENDS = '''
+import numpy as np
+
+from mluops_gtest import Status
+
+
+class Backend:
+    """The right one; a class below breaks one thing."""
+
+    name = "mine"
+
+    def run(self, call):
+        refused = self.refused(call)
+        if refused is not None:
+            return refused
+        self.write(call, call.array("x"), call.array("place"), call.array("table"), call.array("norms"))
+        return Status.SUCCESS
+
+    def refused(self, call):
+        tensors = (*call.inputs.values(), *call.outputs.values())
+        if any(one is None for one in tensors) or [len(one.dims) for one in tensors] != [2, 1, 2, 1]:
+            return Status.BAD_PARAM
+        x, place, table, norms = (one.dims for one in tensors)
+        if (x[0], x[1]) != (place[0], table[1]) or norms != place:
+            return Status.BAD_PARAM
+        if call.param("mode") == 1 and x[1] > 8:
+            return Status.NOT_SUPPORTED
+        if call.inputs["x"].null or call.outputs["table"].null:
+            return Status.BAD_PARAM
+        if call.inputs["place"].null or call.outputs["norms"].null:
+            self.clear(call)
+            return Status.BAD_PARAM
+        return None
+
+    def clear(self, call):
+        pass
+
+    def write(self, call, x, place, table, norms):
+        table[place] = x
+        if call.param("mode") == 1:
+            norms[...] = np.abs(x).sum(axis=1)
+
+
+class ClearsNorms(Backend):
+    """Allowed, in refused calls and where they may stay."""
+
+    def clear(self, call):
+        if call.outputs["norms"].array is not None:
+            call.array("norms")[...] = 0
+
+    def write(self, call, x, place, table, norms):
+        norms[...] = 0
+        super().write(call, x, place, table, norms)
+
+
+class RefusesWide(Backend):
+    """The condition of the check is not looked at."""
+
+    def refused(self, call):
+        answer = super().refused(call)
+        return Status.NOT_SUPPORTED if answer is None and call.inputs["x"].dims[1] > 8 else answer
+
+
+class ClearsHalf(Backend):
+    def clear(self, call):
+        if call.outputs["norms"].array is not None:
+            call.array("norms")[:1] = 0
+
+
+class ClearsTable(Backend):
+    def clear(self, call):
+        call.array("table")[...] = 0
+
+
+class ClearsTooEarly(ClearsNorms):
+    def refused(self, call):
+        answer = super().refused(call)
+        if answer is not None and call.outputs["norms"] is not None and call.outputs["norms"].array is not None:
+            call.array("norms")[...] = 0
+        return answer
+
+
+class WritesSomeNorms(Backend):
+    def write(self, call, x, place, table, norms):
+        super().write(call, x, place, table, norms)
+        norms[:1] = 0
+
+
+class WritesOtherNorms(Backend):
+    def write(self, call, x, place, table, norms):
+        super().write(call, x, place, table, norms)
+        norms[...] = np.abs(x).sum(axis=1)
+
+
+class ClearsOtherRows(Backend):
+    def write(self, call, x, place, table, norms):
+        table[...] = 0
+        super().write(call, x, place, table, norms)
+
+
+class QuietsNans(Backend):
+    """Kept rows come back as other bits of the same numbers."""
+
+    def write(self, call, x, place, table, norms):
+        super().write(call, x, place, table, norms)
+        table[np.isnan(table)] = np.nan
+
+
+class LosesSigns(Backend):
+    def write(self, call, x, place, table, norms):
+        super().write(call, x, place, table, norms)
+        table[table == 0] = 0
+
+
+class LeavesARow(Backend):
+    def write(self, call, x, place, table, norms):
+        before = table[place[-1]].copy()
+        super().write(call, x, place, table, norms)
+        table[place[-1]] = before
+
+
+class AddsToRows(Backend):
+    def write(self, call, x, place, table, norms):
+        before = table[place].copy()
+        super().write(call, x, place, table, norms)
+        table[place] += before
+
+
+class WritesWhenRefusing(Backend):
+    def refused(self, call):
+        answer = super().refused(call)
+        if answer is not None and call.outputs["table"] is not None and call.outputs["table"].array is not None:
+            table = call.array("table")
+            table[...] = table + 0
+        return answer
+'''
+
+
+def write_every_contract(folder: Path) -> Path:
+    """A root with the operator, and `backends.py` beside its content."""
+    for name in ("generators", "cases", "prototxt"):
+        (folder / name).mkdir(parents=True)
+    (folder / "generators" / "every_contract.py").write_text(GENERATOR)
+    (folder / "cases" / "every_contract.yaml").write_text(CASES)
+    (folder / "backends.py").write_text(BACKENDS)
+    return folder
