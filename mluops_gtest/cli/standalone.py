@@ -71,6 +71,10 @@ class Failure(Value):
             raise UsageError(f"{self.operator.name} declares no C functions (`c_api`), so that no file can call them.")
         return self.c_api
 
+    def size(self, argument: CArgument) -> int:
+        """What the call passes where the argument is a size of its tensors."""
+        return argument.size({one.tensor.id: None if one.absent else one.tensor.desc.dims for one in self.tensors})
+
     def query_statuses(self, function: str) -> dict[bool, Status | None]:
         """What the workspace query owes to the call; under True to one without a pointer to the size, if it is made."""
         call = bind_values(self.case, self.operator)
@@ -219,12 +223,12 @@ def _ctypes_text(failure: Failure, library: str) -> str:
     for signature in failure.required_c_api():
         params = query = None
         if (c := signature.params) is not None:
-            params = (c.create, c.destroy, c.set, _arguments(c.arguments), dict(c.getters))
+            params = (c.create, c.destroy, c.set, _arguments(c.arguments, failure), dict(c.getters))
         if signature.query is not None:
-            statuses = failure.query_statuses(signature.query.name)
+            statuses = failure.query_statuses(signature.query.declared_name)
             owed = {size_null: None if one is None else one.name for size_null, one in statuses.items()}
-            query = (signature.query.name, _arguments(signature.query.arguments), owed)
-        function = (signature.function.name, _arguments(signature.function.arguments))
+            query = (signature.query.name, _arguments(signature.query.arguments, failure), owed)
+        function = (signature.function.name, _arguments(signature.function.arguments, failure))
         lines.append(f"    ({function!r},\n     {query!r},\n     {params!r}),")
     enums = [
         f"TYPES = { ({d.value: (d.c_number, d.storage.str) for d in DType if d.c_number is not None})!r}",
@@ -233,9 +237,9 @@ def _ctypes_text(failure: Failure, library: str) -> str:
     return _fill_python("standalone/ctypes.py", failure, [f"LIBRARY = {place!r}", *_data(failure), *lines, "]"], enums)
 
 
-def _arguments(arguments: CArguments) -> list[tuple[str, str, str]]:
-    """Source, name and C type of each."""
-    return [(one.source.name, one.name, c_type(one)) for one in arguments]
+def _arguments(arguments: CArguments, failure: Failure) -> list[tuple[str, str | int, str]]:
+    """Source, name and C type of each; of a size its value."""
+    return [(one.source.name, failure.size(one) if one.places else one.name, c_type(one)) for one in arguments]
 
 
 def c_type(argument: CArgument) -> str:
