@@ -12,6 +12,8 @@ from generators.three_interpolate_backward.mutants import variant as backward_va
 from generators.three_interpolate_forward.mutants import variant as forward_variant
 from generators.three_nn_forward.mutants import search
 from generators.voxel_pooling_forward import mutants as point_by_point
+from mluops_gtest.catalog.check_order import EMPTY_EXCLUDES
+from mluops_gtest.catalog.derived_lock import derived_path, read_derived
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import Status
@@ -23,6 +25,7 @@ from mluops_gtest.search.audit_declarations import Implementation, judged
 from mluops_gtest.search.draws import Draws
 from mluops_gtest.search.fault_search import Shows, aims_of
 from mluops_gtest.search.mutants import subject_of
+from tests.conftest import ROOT
 from tests.support.operator_calls import OPERATORS, FaultyCalls, disagreements
 
 # CI draws other calls than the benchmarks.
@@ -44,7 +47,13 @@ UNBROKEN = {
     "voxel_pooling_forward": lambda call: point_by_point.apply(point_by_point.Steps(), call),
 }
 # Their documents ask for equality.
-COPYING = {"dynamic_scatter_backward", "get_indice_pairs", "masked_col2im_forward", "masked_im2col_forward"}
+COPYING = {
+    "active_rotated_filter_forward",
+    "dynamic_scatter_backward",
+    "get_indice_pairs",
+    "masked_col2im_forward",
+    "masked_im2col_forward",
+}
 # Their documents exclude NaN and Inf, or do not speak of them.
 FINITE = {
     "dynamic_scatter_backward",
@@ -149,7 +158,7 @@ def assert_kernel_asks_every_check_in_order(operator, calls):
         if case is None:
             # Not every check can be told, or answers where an output can be written. Where a draw with more faults does
             # it all the same, the kernel has answered that one.
-            assert aim.shows is not Shows.ANSWERED, f"no call is found for {aim}"
+            assert aim.shows is not Shows.ANSWERED or is_excused(operator, aim), f"no call is found for {aim}"
             continue
         assert aim.later is None or case.expect.check == aim.check
         result = judged(operator.name, operator.kernel, case, operator)
@@ -157,6 +166,13 @@ def assert_kernel_asks_every_check_in_order(operator, calls):
     subsumed = {check.name for check in operator.checks if check.subsumed is not None}
     assert subsumed <= calls.broken_by_one_fault(), "calls break them"
     assert subsumed.isdisjoint(calls.answering), "but another one answers first"
+
+
+def is_excused(operator, aim):
+    """The derivation of cases knows why no call breaks both: the later one asks for no elements, the first for many."""
+    derivation = read_derived(derived_path(ROOT / "cases" / f"{operator.name}.yaml"))
+    pairs = {(one.first, one.later) for one in derivation.unseen if one.reason == EMPTY_EXCLUDES}
+    return (aim.check, aim.later) in pairs
 
 
 def never_right(name, drawn):

@@ -1,0 +1,287 @@
+"""active_rotated_filter_forward: writes every filter R times, turned by 360°/R each time, orientations included."""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from mluops_gtest.authoring import (
+    SIZE_NULL,
+    Array,
+    Baseline,
+    DType,
+    OpCall,
+    Operator,
+    OutputSpec,
+    QueryChecks,
+    Status,
+    TensorSpec,
+    axis,
+    c_api,
+    checks,
+    exact,
+)
+from mluops_gtest.authoring.copy_of import CopyOf, define_copies
+from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
+from mluops_gtest.authoring.suspects import Suspect, as_read, misread
+
+FLOATS: Final = (DType.FLOAT, DType.HALF)
+ORIENTATIONS: Final = tuple(1 << power for power in range(8))
+SIDES: Final = (1, 3)
+ROTATIONS: Final = (2, 4, 8)
+
+
+def _shape_of_filter(call: OpCall) -> tuple[int, int, int]:
+    """Orientations, height and rotations."""
+    _, _, orientations, height, _ = call.tensor("input").dims
+    return orientations, height, call.tensor("indices").dims[3]
+
+
+# What is checked, in normative order; neither the device nor a layout is.
+
+CHECKS = (
+    checks.handle("§3.8"),
+    checks.descriptors(doc="§3.8"),
+    checks.ranks(doc="§3.8"),
+    checks.dims("indices.0", "input.3", "indices.1", "indices.2", "output.2", "output.3", doc="§3.8"),
+    checks.require(
+        "orientations",
+        # §3.8 prints "greater than 1"; §1.3 is right: one orientation is legal.
+        lambda call: _shape_of_filter(call)[0] in ORIENTATIONS,
+        "there must be 1, 2, 4, … or 128 orientations",
+        "§1.3",
+    ),
+    checks.require("height", lambda call: _shape_of_filter(call)[1] in SIDES, "a filter must be 1×1 or 3×3", "§1.4"),
+    checks.require(
+        "rotations", lambda call: _shape_of_filter(call)[2] in ROTATIONS, "there must be 2, 4 or 8 rotations", "§1.4"
+    ),
+    checks.dims("output.0", "output.1", doc="§1.1"),
+    checks.strided(doc="§1.4"),
+    checks.dtypes("input", "output = input", "indices", doc="§1.3"),
+    # Both answer alike; output, which is larger, comes first. indices has at most 9216 elements.
+    checks.large("output", "input", doc="released"),
+    # §1.1 says that a tensor without elements returns at once; §3.8 is right: it is an error.
+    checks.empty("input", doc="§3.8", status=Status.BAD_PARAM),
+    checks.workspace("§3.8"),
+    checks.pointers(doc="§3.8"),
+)
+
+# The table of indices: for every entry of a filter and every rotation the place it goes to, counted from 1.
+
+# The outer places of a 3×3 plane, clockwise from the top left one.
+_RING: Final = np.array([0, 1, 2, 5, 8, 7, 6, 3])
+
+
+def moved_table(orientations: int, height: int, layers: Array, steps: Array) -> Array:
+    """int32 [A, h, h, R]: per rotation all orientations go so many layers on, and rings so many places clockwise."""
+    cells = height * height
+    places = np.repeat(np.arange(cells)[:, None], len(steps), axis=1)
+    if height == 3:
+        places[_RING] = _RING[(np.arange(8)[:, None] + steps) % 8]
+    targets = (np.arange(orientations)[:, None] + layers) % orientations
+    table = targets[:, None] * cells + places + 1
+    return table.reshape(orientations, height, height, -1).astype("<i4")
+
+
+def rotation_table(orientations: int, height: int, rotations: int) -> Array:
+    """What §1.2 calls the rotation rule: rotation k turns by θ = k·360°/R, clockwise."""
+    turns = np.arange(rotations)
+    # ⌊θ·A/360⌋ layers, and θ/45 places.
+    return moved_table(orientations, height, turns * orientations // rotations, turns * 8 // rotations)
+
+
+# What the document takes for granted about the table, and what it leaves open.
+
+
+def precondition(call: OpCall) -> str | None:
+    """Every rotation takes each entry to a place of its own: indices are addresses, and nothing checks them."""
+    table = call.array("indices")
+    places = table.reshape(-1, table.shape[3])
+    wrong = np.flatnonzero((np.sort(places, axis=0) != np.arange(1, len(places) + 1)[:, None]).any(axis=0))
+    return f"rotation {wrong[0]} is no permutation of 1 … {len(places)}" if wrong.size else None
+
+
+def find_other_table(call: OpCall, _baseline: Baseline) -> str | None:
+    """§3.1: the operator turns by its own rule and "does not accept" another table; mmcv follows any."""
+    is_rule = np.array_equal(call.array("indices"), rotation_table(*_shape_of_filter(call)))
+    return None if is_rule else "indices are not those of the rotation rule"
+
+
+# The definition: which entry stands at every place of the rotated filters.
+
+
+def copies(call: OpCall) -> CopyOf:
+    """output[o·R + k, i·A + orientation]: every element a copy of the bits of input[o, i]."""
+    filters, planes, *_ = call.tensor("input").dims
+    table = call.array("indices")
+    places = table.reshape(-1, table.shape[3])
+    # indices name the target, as mmcv scatters, and count from 1: entry e of a filter goes to indices[e, k] − 1.
+    entries = np.empty(places.shape[::-1], np.int64)
+    entries[np.arange(len(entries))[:, None], places.T - 1] = np.arange(len(places))
+    source = np.arange(planes)[:, None] * len(places) + entries[:, None]
+    return CopyOf(call.array("input").reshape(filters, -1), source.reshape(-1), call.tensor("output").dims)
+
+
+DEFINITION = define_copies("output", copies, row="filter")
+
+
+# Mistakes that kernels make about the table and about the order of the planes.
+
+
+def with_planes(call: OpCall, *axes: int) -> Array:
+    """The right output with its leading axes (o, k, i, orientation) in another order."""
+    filters, planes, orientations, height, _ = call.tensor("input").dims
+    right = copies(call).copied().reshape(filters, -1, planes, orientations, height, height)
+    return right.transpose(*axes, 4, 5).reshape(call.tensor("output").dims)
+
+
+def _planes(*axes: int) -> Suspect:
+    return lambda call: {"output": with_planes(call, *axes)}
+
+
+def _reread(change: Callable[[Array, Array, int], Array]) -> Suspect:
+    """By another table, of the rows and rotations [n, R] of its own places counted from 0, and the cells of a plane."""
+
+    def read(table: Array) -> Array:
+        places = table.reshape(-1, table.shape[3]) - 1
+        entries = np.arange(len(places))[:, None]
+        return (change(places, entries, table.shape[1] ** 2) + 1).reshape(table.shape).astype("<i4")
+
+    return as_read(DEFINITION.reference, misread(indices=read))
+
+
+SUSPECTS = {
+    "filters turn counter-clockwise": _reread(lambda places, *_: places[:, -np.arange(places.shape[1])]),
+    "indices name where an entry comes from": _reread(lambda places, *_: np.argsort(places, axis=0)),
+    "orientations stay where they are": _reread(lambda to, e, cells: e // cells * cells + to % cells),
+    "orientations move backwards": _reread(
+        lambda to, e, cells: (2 * (e // cells) - to // cells) % (len(e) // cells) * cells + to % cells
+    ),
+    "entries keep their place in the plane": _reread(lambda to, e, cells: to // cells * cells + e % cells),
+    "nothing turns": _reread(lambda to, e, _: np.broadcast_to(e, to.shape)),
+    "rotations are the outermost axis": _planes(1, 0, 2, 3),
+    "orientations are outside of input planes": _planes(0, 1, 3, 2),
+}
+
+
+# One element of output as mmcv's scatter defines it.
+
+
+def elements(call: OpCall) -> Mapping[str, ExactElement]:
+    """The entry whose index, for this rotation, is this place."""
+    filters, table = call.array("input"), call.array("indices")
+    _, _, orientations, height, width = filters.shape
+    rotations = table.shape[3]
+
+    def output(plane: int, layer: int, row: int, column: int) -> Fraction | float:
+        place = (layer % orientations * height + row) * width + column
+        (entry,) = np.argwhere(table[..., plane % rotations] == place + 1)
+        return fraction(filters[plane // rotations, layer // orientations][tuple(entry)])
+
+    return {"output": output}
+
+
+# The kernel that the numpy backend runs. As §3.1 it never reads the table: rolled orientations, and quarter turns of
+# the planes or of the planes turned by 45°.
+
+# §3.1's row 1 of `trans`: where every cell of a plane comes from when it turns by 45°.
+_TURNED_45: Final = (3, 0, 1, 6, 4, 2, 7, 8, 5)
+
+
+def kernel(call: OpCall) -> Status:
+    """Check the call, then write every rotation."""
+    early = _early_status(call)
+    if early is not None:
+        return early
+    filters, output = call.array("input"), call.array("output")
+    planes, orientations, height = filters.shape[1:4]
+    rotations = len(output) // len(filters)
+    rotated = output.reshape(len(filters), rotations, planes, orientations, height, height)
+    turned = filters
+    if rotations == 8 and height == 3:
+        turned = filters.reshape(*filters.shape[:3], 9)[..., _TURNED_45].reshape(filters.shape)
+    for rotation in range(rotations):
+        quarters, eighth = divmod(rotation * 8 // rotations, 2)
+        plane = np.rot90(turned if eighth else filters, -quarters, axes=(3, 4))
+        rotated[:, rotation] = np.roll(plane, int(rotation / rotations * orientations), axis=2)
+    return Status.SUCCESS
+
+
+def _early_status(call: OpCall) -> Status | None:
+    """The status of a call that is refused; None where it must be computed."""
+    filters, table, output = call.inputs["input"], call.inputs["indices"], call.outputs["output"]
+    if call.handle is None or filters is None or table is None or output is None:
+        return Status.BAD_PARAM
+    if (len(filters.dims), len(table.dims), len(output.dims)) != (5, 4, 4):
+        return Status.BAD_PARAM
+    out, planes, orientations, height, width = filters.dims
+    rotations = table.dims[3]
+    if table.dims[:3] != (orientations, height, width) or output.dims[2:] != (height, width) or height != width:
+        return Status.BAD_PARAM
+    if not 1 <= orientations <= 128 or orientations & (orientations - 1) or height not in (1, 3):
+        return Status.BAD_PARAM
+    if rotations not in (2, 4, 8) or output.dims[:2] != (out * rotations, planes * orientations):
+        return Status.BAD_PARAM
+    if any(arg.desc.is_strided for arg in (filters, table, output)):
+        return Status.NOT_SUPPORTED
+    if filters.dtype not in (DType.HALF, DType.FLOAT) or output.dtype is not filters.dtype:
+        return Status.BAD_PARAM
+    if table.dtype is not DType.INT32:
+        return Status.BAD_PARAM
+    if output.desc.count >= 1 << 31:
+        return Status.NOT_SUPPORTED
+    is_null = call.workspace_size > 0 and call.workspace is None
+    is_null = is_null or any(arg.null for arg in (filters, table, output))
+    return Status.BAD_PARAM if is_null or out * planes == 0 else None
+
+
+# With torch: one copy by the table per rotation, on the elements' bits.
+
+
+def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:  # noqa: ARG001 - all operators are called alike
+    """Write output."""
+    import torch
+
+    # Integers of the same size: NaN payloads and −0 pass unchanged.
+    bits = torch.int16 if inputs["input"].dtype == torch.float16 else torch.int32
+    filters = inputs["input"].view(bits).flatten(2)
+    table = inputs["indices"].to(torch.int64).flatten(0, 2) - 1
+    rotated = outputs["output"].view(bits).view(len(filters), table.shape[1], *filters.shape[1:])
+    for rotation, places in enumerate(table.T):
+        rotated[:, rotation].index_copy_(2, places, filters)
+
+
+OPERATOR = Operator(
+    name="active_rotated_filter_forward",
+    released_name="active_rotated_filter_forward",
+    op_type=("ACTIVE_ROTATED_FILTER_FORWARD", 257073),
+    summary="Writes every filter in R rotations, with its orientations moved along.",
+    inputs=(
+        TensorSpec("input", "[O, I, A, h, h]", FLOATS),
+        TensorSpec("indices", "[A, h, h, R]", (DType.INT32,)),
+    ),
+    # §1.5.1: a pure copy, so diff3 = 0. Rotations are minor to filters, orientations to input planes.
+    outputs=(OutputSpec("output", "[O·R, I·A, h, h]", dict.fromkeys(FLOATS, exact())),),
+    axes={"filters": axis("O", of="input"), "planes": axis("I", of="input")},
+    checks=CHECKS,
+    subsumed={"input_large": "output is at least twice as large, and asked first"},
+    # As released: the query looks at the descriptor of input, and refuses nothing else.
+    queries={
+        "mluOpGetActiveRotatedFilterForwardWorkspaceSize": QueryChecks(("handle_null", "input_desc_null", SIZE_NULL))
+    },
+    definition=DEFINITION,
+    precondition=precondition,
+    left_open={"undefined": find_other_table},
+    kernel=kernel,
+    suspects=SUSPECTS,
+    # As released; the document names no size.
+    workspace_size=lambda call: call.tensor("input").desc.nbytes,
+    c_api=c_api.c_function(
+        "mluOpActiveRotatedFilterForward",
+        query="mluOpGetActiveRotatedFilterForwardWorkspaceSize",
+        query_arguments=(c_api.HANDLE, *c_api.descriptor("input"), c_api.ASKED_SIZE),
+    ),
+    exact=elements,
+    torch_kernel=torch_kernel,
+)
