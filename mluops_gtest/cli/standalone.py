@@ -47,6 +47,9 @@ class TensorFacts(Value):
     criteria: tuple[Criterion, ...] = ()
     # An element and what it may be off by.
     allowed: tuple[int, float] | None = None
+    # It may be as it was before the call, or all bits 0 although the call is refused.
+    may_stay: bool = False
+    may_clear: bool = False
 
 
 class Failure(Value):
@@ -124,6 +127,8 @@ def _describe_tensors(failure: Failure, result: CaseResult) -> Iterator[TensorFa
             preset=spec.preset,
             criteria=criteria or spec.criteria.get(tensor.desc.dtype, ()),
             allowed=allowed,
+            may_stay=tensor.id in expectation.may_stay,
+            may_clear=tensor.id in failure.operator.may_clear(expectation.answer),
         )
 
 
@@ -284,6 +289,8 @@ def _tensor(facts: TensorFacts) -> str:
             repr({one.kind.canonical.value: one.threshold for one in facts.criteria}),
         ),
         "allowed": (facts.allowed is not None, repr(facts.allowed)),
+        "may_stay": (facts.may_stay, "True"),
+        "may_clear": (facts.may_clear, "True"),
     }
     words = [repr(desc.dtype.value), repr(desc.layout.value), repr(desc.dims)]
     words += [f"{name}={value}" for name, (is_said, value) in fields.items() if is_said]

@@ -212,6 +212,8 @@ def _buffer(facts: TensorFacts) -> Iterator[str]:
         **{kind.value: repr(limits.get(kind, -1.0)) for kind in _CRITERIA},
         "allowed_at": str(place),
         "allowed": repr(allowed),
+        "may_stay": str(int(facts.may_stay)),
+        "may_clear": str(int(facts.may_clear)),
     }
     yield f"static Buffer {name}_buffer = {{{', '.join(f'.{field} = {value}' for field, value in fields.items())}}};\n"
 
