@@ -17,6 +17,7 @@ from mluops_gtest.core.operator_parts import (
     descriptor,
     host_array,
     scalar,
+    size,
     tensor,
 )
 
@@ -37,5 +38,6 @@ __all__ = [
     "descriptor",
     "host_array",
     "scalar",
+    "size",
     "tensor",
 ]

@@ -5,6 +5,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from msgspec.structs import replace
+
 from mluops_gtest.core.call import OLDEST_ARCH, OpCall, Status
 from mluops_gtest.core.declaration import AskedBy, Check, CheckGroup, ParamField
 from mluops_gtest.core.operator import Operator
@@ -22,9 +24,10 @@ def require(
     *,
     writes: bool = False,
     asked_by: AskedBy = "both",
+    may_clear: tuple[str, ...] = (),
 ) -> Check:
     """A check of the operator's own; an early success that `writes` owes what the reference says of the call."""
-    return Check(name, status, holds, message, doc, subsumed, _place(), writes, asked_by)
+    return Check(name, status, holds, message, doc, subsumed, _place(), writes, asked_by, may_clear)
 
 
 def names_before(first: str, checks: Iterable[Check]) -> tuple[str, ...]:
@@ -203,7 +206,22 @@ def standard_checks(*own: Check, doc: str) -> tuple[Check, ...]:
     return (*shapes, *values, *own, empty(doc=doc), workspace(doc), pointers(doc=doc))
 
 
-def _group(expand: Callable[[Operator], Iterable[Check]], asked_by: AskedBy, **fields: Status) -> CheckGroup:
+def only_if(condition: Callable[[OpCall], bool], *checks: Check) -> CheckGroup:
+    """These checks and groups, which hold where the condition does not; the condition may rely on all earlier ones."""
+
+    def conditional(check: Check) -> Check:
+        return replace(check, holds=lambda call: not condition(call) or check.holds(call))
+
+    def expand(operator: Operator) -> Iterator[Check]:
+        for one in checks:
+            yield from map(conditional, one.expand(operator) if isinstance(one, CheckGroup) else (one,))
+
+    return CheckGroup.of(expand)
+
+
+def _group(
+    expand: Callable[[Operator], Iterable[Check]], asked_by: AskedBy, **fields: Status | tuple[str, ...]
+) -> CheckGroup:
     return CheckGroup.of(expand, place=_place(), asked_by=asked_by, **fields)
 
 
@@ -394,15 +412,23 @@ def empty(
     )
 
 
-def workspace(doc: str, *, asked_by: AskedBy = "call") -> CheckGroup:
+def workspace(doc: str, *, asked_by: AskedBy = "call", may_clear: tuple[str, ...] = ()) -> CheckGroup:
     """`workspace_null`; queries get no workspace."""
-    return _group(lambda _: (workspace_present(doc),), asked_by)
+    return _group(lambda _: (workspace_present(doc),), asked_by, may_clear=may_clear)
 
 
-def pointers(*tensors: str, doc: str, empty_may_be_null: bool = False, asked_by: AskedBy = "call") -> CheckGroup:
+def pointers(
+    *tensors: str,
+    doc: str,
+    empty_may_be_null: bool = False,
+    asked_by: AskedBy = "call",
+    may_clear: tuple[str, ...] = (),
+) -> CheckGroup:
     """`<tensor>_ptr_null` each; queries get no data."""
     return _group(
-        lambda operator: pointers_present(_ids(operator, tensors), doc, empty_may_be_null=empty_may_be_null), asked_by
+        lambda operator: pointers_present(_ids(operator, tensors), doc, empty_may_be_null=empty_may_be_null),
+        asked_by,
+        may_clear=may_clear,
     )
 
 

@@ -8,7 +8,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Sequence
-from ctypes import POINTER, byref, c_float, c_int, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, byref, c_bool, c_float, c_int, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -113,7 +113,7 @@ def _play(api: Api, hook: str, handle: int, value: int, what: str) -> None:
         raise Declined(f"library cannot simulate {what} ({hook} refuses {value})") from refused
 
 
-_NUMBERS: Final = {CType.INT: c_int, CType.INT64: c_int64, CType.FLOAT: c_float}
+_NUMBERS: Final = {CType.INT: c_int, CType.INT64: c_int64, CType.FLOAT: c_float, CType.BOOL: c_bool}
 
 
 @dataclass(slots=True)
@@ -125,6 +125,7 @@ class CallArguments:
     params_descriptor: int | None = None
     descriptors: dict[str, int | None] = field(default_factory=dict)
     data: dict[str, int | None] = field(default_factory=dict)
+    dims: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
     workspace: int | None = None
     workspace_size: int = 0
     # Where the workspace query writes; None is a null pointer here, too.
@@ -157,6 +158,8 @@ class CallArguments:
                 return _number(argument, self._param(argument.name))
             case ArgumentSource.HOST_ARRAY:
                 return self._array(argument)
+            case ArgumentSource.SIZE:
+                return _number(argument, argument.size(self.dims))
             case ArgumentSource.WORKSPACE:
                 return self.workspace
             case ArgumentSource.WORKSPACE_SIZE:
@@ -183,7 +186,7 @@ def types_of(arguments: CArguments) -> list[Any]:
 
 def _type(argument: CArgument) -> Any:
     match argument.source:
-        case ArgumentSource.SCALAR:
+        case ArgumentSource.SCALAR | ArgumentSource.SIZE:
             return _number_type(argument)
         case ArgumentSource.HOST_ARRAY:
             return POINTER(_number_type(argument))
@@ -259,8 +262,9 @@ class _Bound(Value):
             return None
         status = status_of(query.name, self.query(*arguments.values(query.arguments)))
         if arguments.query_size is None:
-            return QueryAnswer(query.name, status, size_null=True)
-        return QueryAnswer(query.name, status, arguments.query_size.value if status is Status.SUCCESS else 0)
+            return QueryAnswer(query.name, status, size_null=True, twin_of=query.twin_of)
+        size = arguments.query_size.value if status is Status.SUCCESS else 0
+        return QueryAnswer(query.name, status, size, twin_of=query.twin_of)
 
 
 class CLibraryBackend:
@@ -397,6 +401,7 @@ class CLibraryBackend:
         for name, arg in (*call.inputs.items(), *call.outputs.items()):
             made = None if arg is None else make_tensor_descriptor(self._api, resources, name, arg.desc)
             arguments.descriptors[name] = made
+            arguments.dims[name] = None if arg is None else arg.dims
         return arguments
 
     def _bound(self, operator: str) -> _Bound:

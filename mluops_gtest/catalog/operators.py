@@ -20,7 +20,7 @@ from typing import Any, Final, get_args
 from mluops_gtest.base.errors import ContentError, OperatorError, UnknownNameError, suggestion
 from mluops_gtest.base.files import settled_bytecode
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.declaration import AskedBy, OutputSpec, ParamField
+from mluops_gtest.core.declaration import AskedBy, Check, OutputSpec, ParamField
 from mluops_gtest.core.operator import SHARED, Operator, raised_at
 from mluops_gtest.core.operator_parts import C_API, RECIPES, REDUCTIONS, SPACE, KnownOperators, Part, T
 
@@ -344,10 +344,8 @@ def _mistakes(operator: Operator) -> Iterator[tuple[str, str, str]]:
             yield spec.id, "", f"the output {spec.id!r} {mistake}"
     for name, mistake in (*_size_mistakes(operator), *_query_mistakes(operator), *_position_mistakes(operator)):
         yield name, "", mistake
-    for check in operator.checks:
-        if check.writes and check.status is not Status.SUCCESS:
-            refusal = f"answers {check.status.name}. A call that is refused writes nothing."
-            yield check.name, check.place, f"the check {check.name!r} writes, but {refusal}"
+    for check, mistake in _check_mistakes(operator):
+        yield check.name, check.place, f"the check {check.name!r} {mistake}"
     for name in _twice(field.name for field in operator.param_fields):
         yield name, "", f"two parameters are called {name!r}. Give each its own name."
     for number in _twice(str(field.number) for field in operator.param_fields):
@@ -355,6 +353,15 @@ def _mistakes(operator: Operator) -> Iterator[tuple[str, str, str]]:
     for field in operator.param_fields:
         for mistake in _field_mistakes(field):
             yield field.name, "", f"the parameter {field.name!r} {mistake}"
+
+
+def _check_mistakes(operator: Operator) -> Iterator[tuple[Check, str]]:
+    outputs = [spec.id for spec in operator.outputs]
+    for check in operator.checks:
+        if check.writes and check.status is not Status.SUCCESS:
+            yield check, f"writes, but answers {check.status.name}. A call that is refused writes nothing."
+        for name in (one for one in check.may_clear if one not in outputs):
+            yield check, f"may clear the unknown output {name!r}.{suggestion(name, outputs)}"
 
 
 def _size_mistakes(operator: Operator) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ _NOT_OF_THE_TYPE: Final = frozenset({"const", "volatile", "struct", "enum"})
 _NUMBERS: Final = {
     **dict.fromkeys(("int", "int32_t", "unsigned", "unsigned int", "uint32_t"), ("int32", "")),
     **dict.fromkeys(("int64_t", "long", "long long", "size_t", "uint64_t"), ("int64", ", type=CType.INT64")),
-    "bool": ("bool", ""),
+    "bool": ("bool", ", type=CType.BOOL"),
     "float": ("float", ", type=CType.FLOAT"),
 }
 _NO_NAMES: Final = frozenset({*_NUMBERS, "void", "char", "short", "double", "signed"})

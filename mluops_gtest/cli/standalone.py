@@ -47,6 +47,9 @@ class TensorFacts(Value):
     criteria: tuple[Criterion, ...] = ()
     # An element and what it may be off by.
     allowed: tuple[int, float] | None = None
+    # It may be as it was before the call, or all bits 0 although the call is refused.
+    may_stay: bool = False
+    may_clear: bool = False
 
 
 class Failure(Value):
@@ -67,6 +70,10 @@ class Failure(Value):
         if not self.c_api:
             raise UsageError(f"{self.operator.name} declares no C functions (`c_api`), so that no file can call them.")
         return self.c_api
+
+    def size(self, argument: CArgument) -> int:
+        """What the call passes where the argument is a size of its tensors."""
+        return argument.size({one.tensor.id: None if one.absent else one.tensor.desc.dims for one in self.tensors})
 
     def query_statuses(self, function: str) -> dict[bool, Status | None]:
         """What the workspace query owes to the call; under True to one without a pointer to the size, if it is made."""
@@ -124,6 +131,8 @@ def _describe_tensors(failure: Failure, result: CaseResult) -> Iterator[TensorFa
             preset=spec.preset,
             criteria=criteria or spec.criteria.get(tensor.desc.dtype, ()),
             allowed=allowed,
+            may_stay=tensor.id in expectation.may_stay,
+            may_clear=tensor.id in failure.operator.may_clear(expectation.answer),
         )
 
 
@@ -214,12 +223,12 @@ def _ctypes_text(failure: Failure, library: str) -> str:
     for signature in failure.required_c_api():
         params = query = None
         if (c := signature.params) is not None:
-            params = (c.create, c.destroy, c.set, _arguments(c.arguments), dict(c.getters))
+            params = (c.create, c.destroy, c.set, _arguments(c.arguments, failure), dict(c.getters))
         if signature.query is not None:
-            statuses = failure.query_statuses(signature.query.name)
+            statuses = failure.query_statuses(signature.query.declared_name)
             owed = {size_null: None if one is None else one.name for size_null, one in statuses.items()}
-            query = (signature.query.name, _arguments(signature.query.arguments), owed)
-        function = (signature.function.name, _arguments(signature.function.arguments))
+            query = (signature.query.name, _arguments(signature.query.arguments, failure), owed)
+        function = (signature.function.name, _arguments(signature.function.arguments, failure))
         lines.append(f"    ({function!r},\n     {query!r},\n     {params!r}),")
     enums = [
         f"TYPES = { ({d.value: (d.c_number, d.storage.str) for d in DType if d.c_number is not None})!r}",
@@ -228,9 +237,9 @@ def _ctypes_text(failure: Failure, library: str) -> str:
     return _fill_python("standalone/ctypes.py", failure, [f"LIBRARY = {place!r}", *_data(failure), *lines, "]"], enums)
 
 
-def _arguments(arguments: CArguments) -> list[tuple[str, str, str]]:
-    """Source, name and C type of each."""
-    return [(one.source.name, one.name, c_type(one)) for one in arguments]
+def _arguments(arguments: CArguments, failure: Failure) -> list[tuple[str, str | int, str]]:
+    """Source, name and C type of each; of a size its value."""
+    return [(one.source.name, failure.size(one) if one.places else one.name, c_type(one)) for one in arguments]
 
 
 def c_type(argument: CArgument) -> str:
@@ -284,6 +293,8 @@ def _tensor(facts: TensorFacts) -> str:
             repr({one.kind.canonical.value: one.threshold for one in facts.criteria}),
         ),
         "allowed": (facts.allowed is not None, repr(facts.allowed)),
+        "may_stay": (facts.may_stay, "True"),
+        "may_clear": (facts.may_clear, "True"),
     }
     words = [repr(desc.dtype.value), repr(desc.layout.value), repr(desc.dims)]
     words += [f"{name}={value}" for name, (is_said, value) in fields.items() if is_said]

@@ -64,6 +64,7 @@ def c_header(all_declared: Iterable[Declared]) -> str:
     parts = [
         "#ifndef MLUOPS_TEST_API_H",
         "#define MLUOPS_TEST_API_H\n",
+        "#include <stdbool.h>",
         "#include <stddef.h>",
         "#include <stdint.h>\n",
         '#ifdef __cplusplus\nextern "C" {\n#endif',
@@ -138,7 +139,7 @@ def _argument(argument: CArgument, operator: Operator, params: CParams | None) -
         case ArgumentSource.DATA:
             is_written = argument.writable or name in {spec.id for spec in operator.outputs}
             return f"{'' if is_written else 'const '}void *{name}"
-        case ArgumentSource.SCALAR:
+        case ArgumentSource.SCALAR | ArgumentSource.SIZE:
             return f"{number} {name}"
         case ArgumentSource.HOST_ARRAY:
             return f"const {number} {name}[]"
@@ -212,6 +213,8 @@ def _buffer(facts: TensorFacts) -> Iterator[str]:
         **{kind.value: repr(limits.get(kind, -1.0)) for kind in _CRITERIA},
         "allowed_at": str(place),
         "allowed": repr(allowed),
+        "may_stay": str(int(facts.may_stay)),
+        "may_clear": str(int(facts.may_clear)),
     }
     yield f"static Buffer {name}_buffer = {{{', '.join(f'.{field} = {value}' for field, value in fields.items())}}};\n"
 
@@ -282,7 +285,7 @@ def _workspace(failure: Failure, signature: CSignature) -> Iterator[str]:
     yield "size_t workspace_size = 0;"
     if query is not None:
         yield "int answer;"
-        for size_null, owed in failure.query_statuses(query.name).items():
+        for size_null, owed in failure.query_statuses(query.declared_name).items():
             values = ", ".join(_values(query.arguments, failure))
             arguments = values.replace("&workspace_size", "NULL") if size_null else values
             yield f"answer = {query.name}({arguments});"
@@ -317,6 +320,8 @@ def _value(argument: CArgument, failure: Failure) -> str:
             return _number(params[argument.name], argument)
         case ArgumentSource.HOST_ARRAY:
             return "NULL" if params.get(argument.name) is None else argument.name
+        case ArgumentSource.SIZE:
+            return _integer(failure.size(argument))
     return _FIXED[argument.source][1]
 
 

@@ -122,6 +122,13 @@ class QueryAnswer(Value):
     status: Status
     size: int = 0
     size_null: bool = False
+    # The name that the operator declares, where the function is its deprecated twin.
+    twin_of: str = ""
+
+    @property
+    def declared_name(self) -> str:
+        """The name under which the operator says what the query checks."""
+        return self.twin_of or self.function
 
 
 # Of one case: together with its refusals and a trace at most 1 MiB.

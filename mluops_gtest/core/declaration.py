@@ -96,6 +96,8 @@ class OutputSpec(Value):
     kept: Callable[[OpCall], Array] | None = None
     # The scalar result, or the output of one element, that says how many leading rows the operator owns; None: all.
     rows_owned: str | None = None
+    # True where a call that computes may leave the whole output as it was; else it is what the baseline holds.
+    may_stay: Callable[[OpCall], bool] | None = None
 
     @property
     def own_layouts(self) -> tuple[Layout, ...]:
@@ -227,6 +229,8 @@ class Check(Value):
     # An early return with SUCCESS that owes its outputs all the same: what the reference says of the call.
     writes: bool = False
     asked_by: AskedBy = "both"
+    # Outputs that a call refused by this check may have cleared: each is as it was, or +0 throughout.
+    may_clear: tuple[str, ...] = ()
 
 
 SIZE_NULL: Final = Check(

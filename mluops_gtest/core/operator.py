@@ -259,6 +259,10 @@ class Operator:
                 return f"{where} leaves {least} … {last}"
         return _repeated(spec.id, array, sizes) if spec.distinct else None
 
+    def may_clear(self, answer: CheckVerdict) -> tuple[str, ...]:
+        """The outputs that a call with this answer may have cleared."""
+        return () if answer.check is None else self.check(answer.check).may_clear
+
     def check(self, name: str) -> Check:
         """The check of that name."""
         return _first((check for check in self.checks if check.name == name), name)

@@ -10,12 +10,15 @@ from itertools import pairwise
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec import field
+from msgspec.structs import replace
 
+from mluops_gtest.base.errors import OperatorError
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.call import ExactElements, OpCall, Space
 from mluops_gtest.core.case import OPEN_TAGS
-from mluops_gtest.core.declaration import Mutant, Recipe, Reduction
+from mluops_gtest.core.declaration import Mutant, ParamField, Recipe, Reduction
 from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.shape import readable_shape
 
 T = TypeVar("T")
 
@@ -53,6 +56,7 @@ class CType(Enum):
     INT = "int"
     INT64 = "int64_t"
     FLOAT = "float"
+    BOOL = "bool"
 
 
 class CEnum(Value):
@@ -74,6 +78,8 @@ class ArgumentSource(Enum):
     # A parameter by value; a repeated one as an array in host memory.
     SCALAR = auto()
     HOST_ARRAY = auto()
+    # A number that no parameter holds: how long a symbol of the shapes is.
+    SIZE = auto()
     WORKSPACE = auto()
     WORKSPACE_SIZE = auto()
     # Where a workspace query writes the size. It starts at 0: a query may succeed and leave it unwritten.
@@ -81,13 +87,20 @@ class ArgumentSource(Enum):
 
 
 class CArgument(Value):
-    """One argument; `name` is the tensor's or the parameter's where the source is one of these."""
+    """One argument; `name` is the tensor's, the parameter's or the symbol's where the source is one of these."""
 
     source: ArgumentSource
     name: str = ""
     type: CType | CEnum = CType.INT
     # The C function takes the data of an input as `void *` instead of `const void *`.
     writable: bool = False
+    # Tensors and axes that are as long as the symbol, the one that defines it first: they follow from the operator.
+    places: tuple[tuple[str, int], ...] = ()
+
+    def size(self, tensors: Mapping[str, tuple[int, ...] | None]) -> int:
+        """How long the symbol is by the dims of a call: at the first of its places that is there; 0 if none is."""
+        known = ((tensors.get(name) or (), axis) for name, axis in self.places)
+        return next((dims[axis] for dims, axis in known if axis < len(dims)), 0)
 
 
 CArguments = tuple[CArgument, ...]
@@ -119,6 +132,11 @@ def scalar(*names: str, type: CType | CEnum = CType.INT) -> CArguments:  # noqa:
     return tuple(CArgument(ArgumentSource.SCALAR, name, type) for name in names)
 
 
+def size(*symbols: str, type: CType = CType.INT) -> CArguments:  # noqa: A002 - the word that an author looks for
+    """How long these symbols of the shapes are, by value: what no parameter holds."""
+    return tuple(CArgument(ArgumentSource.SIZE, symbol, type) for symbol in symbols)
+
+
 def host_array(*names: str, type: CType = CType.INT) -> CArguments:  # noqa: A002 - the word that an author looks for
     """These repeated parameters as arrays in host memory."""
     return tuple(CArgument(ArgumentSource.HOST_ARRAY, name, type) for name in names)
@@ -129,6 +147,13 @@ class CFunction(Value):
 
     name: str
     arguments: CArguments
+    # The name by which the operator's `queries` know it, where this one is deprecated.
+    twin_of: str = ""
+
+    @property
+    def declared_name(self) -> str:
+        """The name under which the operator says what a query checks."""
+        return self.twin_of or self.name
 
 
 class CParams(Value):
@@ -224,13 +249,49 @@ def _unknown_names(function: str, arguments: CArguments, operator: Operator) -> 
                 yield f"{function} takes the tensor {argument.name!r}; the operator has {_listed(tensors)}"
             case ArgumentSource.SCALAR | ArgumentSource.HOST_ARRAY if argument.name not in fields:
                 yield f"{function} takes the parameter {argument.name!r}; the operator has {_listed(fields)}"
+            case ArgumentSource.SIZE if not argument.places:
+                yield f"{function} takes the size {argument.name!r}: c_function(…) finds no such axis of the operator"
             case ArgumentSource.SCALAR if fields[argument.name].label == "repeated":
                 yield f"{function}: the parameter {argument.name!r} is repeated; write host_array, not scalar"
             case ArgumentSource.HOST_ARRAY if fields[argument.name].label != "repeated":
                 yield f"{function}: the parameter {argument.name!r} is one number; write scalar, not host_array"
 
 
-_C_TYPES: Final = {"int64": CType.INT64, "float": CType.FLOAT}
+def _twin(newest: CSignature, names: Mapping[str, str]) -> CSignature:
+    """The same functions under their deprecated names."""
+    unknown = set(names) - {function.name for function in newest.functions}
+    if unknown:
+        raise OperatorError(f"twins names {_listed(sorted(unknown))}, which is no function of {newest.function.name}")
+
+    def renamed(one: CFunction) -> CFunction:
+        return replace(one, name=names[one.name], twin_of=one.name) if one.name in names else one
+
+    query = None if newest.query is None else renamed(newest.query)
+    return replace(newest, function=renamed(newest.function), query=query)
+
+
+_C_TYPES: Final = {"int64": CType.INT64, "float": CType.FLOAT, "bool": CType.BOOL}
+
+
+def _places(operator: Operator, symbol: str) -> tuple[tuple[str, int], ...]:
+    """Where the symbol stands alone in the operator's shapes, first where it is defined."""
+    first = operator.defining_axis(symbol)
+    found = (
+        (spec.id, number)
+        for spec in operator.tensors
+        for form in readable_shape(spec.shape).forms
+        for number, axis in enumerate(form.axes)
+        if axis.symbol == symbol
+    )
+    return tuple(dict.fromkeys([*filter(None, [first]), *found]))
+
+
+def _c_type_of(field: ParamField) -> CType | CEnum:
+    """The C type of a parameter's field; of an enum the type that C has for that of the schema."""
+    if field.enum is None:
+        return _C_TYPES.get(field.type, CType.INT)
+    constants = {f"MLUOP_{name}": number for name, number in field.enum.values.items()}
+    return CEnum(f"mluOp{field.enum.name}_t", constants)
 
 
 def c_function(
@@ -241,32 +302,39 @@ def c_function(
     arguments: CArguments = (),
     query_arguments: CArguments = (),
     params: CParams | None = None,
+    twins: Mapping[str, str] | None = None,
 ) -> Callable[[Operator], CApi]:
     """The operator's function and its workspace query, with the arguments in their usual places where none are given.
 
     The usual places: handle, inputs, parameters, workspace and its size where there is a query, outputs. The query
     takes the handle, all descriptors with the parameters between inputs and outputs, and where to write the size. A
-    parameter has the C type of its field, unless `types` says another one.
+    library that lacks a name of the pair is asked for the pair of `twins`, by name its deprecated one. A
+    parameter has the C type of its field, an enum of `Mode` that is `mluOpMode_t` with constants `MLUOP_…`, unless
+    `types` says another one.
     """
 
     def declare(operator: Operator) -> CApi:
-        fields = [] if params is not None else [one for one in operator.param_fields if not one.result]
+        fields = {one.name: one for one in operator.param_fields if not one.result}
         chosen: Mapping[str, CType | CEnum] = types or {}
-        scalars = tuple(
-            CArgument(
-                ArgumentSource.HOST_ARRAY if one.label == "repeated" else ArgumentSource.SCALAR,
-                one.name,
-                chosen.get(one.name, _C_TYPES.get(one.type, CType.INT)),
-            )
-            for one in fields
-        )
+        words = {name: host_array if one.label == "repeated" else scalar for name, one in fields.items()}
+        scalars = () if params is not None else tuple(one for name, word in words.items() for one in word(name))
+
+        def complete(one: CArgument) -> CArgument:
+            if one.source is ArgumentSource.SIZE:
+                return replace(one, places=_places(operator, one.name))
+            is_number = one.source in (ArgumentSource.SCALAR, ArgumentSource.HOST_ARRAY)
+            if one.type is not CType.INT or not is_number or one.name not in fields:
+                return one
+            return replace(one, type=chosen.get(one.name) or _c_type_of(fields[one.name]))
+
         head = (HANDLE, PARAMS) if params is not None else (HANDLE,)
         inputs, outputs = (tuple(spec.id for spec in specs) for specs in (operator.inputs, operator.outputs))
         memory = () if query is None else (WORKSPACE, WORKSPACE_SIZE)
         usual = (*head, *tensor(*inputs), *scalars, *memory, *tensor(*outputs))
         asking = (*head, *descriptor(*inputs), *scalars, *descriptor(*outputs), ASKED_SIZE)
-        asked = None if query is None else CFunction(query, query_arguments or asking)
-        return (CSignature(CFunction(name, arguments or usual), asked, params),)
+        asked = None if query is None else CFunction(query, tuple(map(complete, query_arguments or asking)))
+        newest = CSignature(CFunction(name, tuple(map(complete, arguments or usual))), asked, params)
+        return (newest,) if not twins else (newest, _twin(newest, twins))
 
     return declare
 

@@ -332,6 +332,8 @@ class Expectation(Value):
     # Outputs: True where the operator leaves what the caller preset. Inputs: what it may make of them.
     preserved_rows: Mapping[str, Array] = field(default_factory=dict)
     allowed_input_changes: Mapping[str, Array] = field(default_factory=dict)
+    # Outputs that may be as they were before the call, each whole.
+    may_stay: frozenset[str] = frozenset()
 
 
 def expectation_of(case: Case, operator: Operator) -> Expectation:
@@ -371,6 +373,7 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
             raise CaseFileError(f"{case.id}: the case is broken: {what}. Correct the values that it stores.")
     preserved = {spec.id: spec.kept for spec in operator.outputs if spec.kept is not None}
     changed = {spec.id: spec.may_become for spec in operator.inputs if spec.may_become is not None}
+    stay = {spec.id: spec.may_stay for spec in operator.outputs if spec.may_stay is not None}
     return Expectation(
         answer,
         outputs,
@@ -381,6 +384,9 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
         preserved_rows=_ask_operator(case, operator, lambda: {name: rows(call) for name, rows in preserved.items()}),
         allowed_input_changes=_ask_operator(
             case, operator, lambda: {name: change(call) for name, change in changed.items()}
+        ),
+        may_stay=_ask_operator(
+            case, operator, lambda: frozenset(name for name, may_stay in stay.items() if may_stay(call))
         ),
     )
 

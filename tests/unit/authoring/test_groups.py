@@ -470,3 +470,29 @@ def test_what_an_operator_does_not_say_follows_from_its_definition():
 def test_an_operator_without_reference_and_definition_is_refused():
     with pytest.raises(OperatorError, match=r"gathers: .* give definition=… or reference=…"):
         gathers(reference=undeclared("reference"))
+
+
+def test_checks_under_a_condition_hold_where_it_does_not():
+    def asked(call):
+        return call.param("mode") == 1
+
+    operator = gathers(
+        checks=(
+            groups.descriptors("rows", doc="§1"),
+            groups.only_if(
+                asked, groups.ranks("places", doc="§2"), groups.pointers("places", doc="§2", asked_by="call")
+            ),
+        )
+    )
+    assert [check.name for check in operator.checks] == ["rows_desc_null", "places_rank", "places_ptr_null"]
+    assert [(check.doc, check.asked_by) for check in operator.checks[1:]] == [("§2", "both"), ("§2", "call")]
+    for mode, status in ((0, Status.SUCCESS), (1, Status.BAD_PARAM)):
+        broken = replace(with_dims("places", 4), params={"mode": mode})
+        assert operator.answer(broken).status is status
+
+
+def test_a_check_may_clear_declared_outputs_alone():
+    check = groups.pointers("rows", doc="§1", may_clear=("out",))
+    assert gathers(checks=(check,)).checks[0].may_clear == ("out",)
+    unknown = gathers(checks=(groups.pointers("rows", doc="§1", may_clear=("ouput",)),))
+    assert "may clear the unknown output 'ouput'" in first_mistake(unknown, Path(__file__))

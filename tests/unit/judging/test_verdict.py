@@ -333,3 +333,43 @@ def test_integers_are_taken_as_they_are_and_bfloat16_as_its_bits():
 )
 def test_what_is_no_number_must_meet_its_like(value, exact, expected):
     assert error(value, exact) == expected
+
+
+def refusing(may_clear):
+    checks = tuple(
+        replace(check, may_clear=may_clear) if check.name == "sign_positive" else check for check in DOUBLES.checks
+    )
+    return replace(DOUBLES, checks=checks)
+
+
+@pytest.mark.parametrize(
+    ("values", "may_clear", "outcome"),
+    [
+        ((0.0,) * 4, ("y",), Outcome.PASSED),
+        ((POISON,) * 4, ("y",), Outcome.PASSED),
+        ((0.0,) * 4, (), Outcome.FAILED),
+        ((-0.0, 0.0, 0.0, 0.0), ("y",), Outcome.FAILED),
+        ((0.0, POISON, 0.0, 0.0), ("y",), Outcome.FAILED),
+    ],
+)
+def test_a_refused_call_may_have_cleared_what_its_check_names(values, may_clear, outcome):
+    answer = CheckVerdict(Status.BAD_PARAM, "sign_positive")
+    assert judge_untouched(CASE, refusing(may_clear), {"y": np.array(values, "<f4")}, answer).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("values", "outcome"),
+    [
+        ((POISON,) * 4, Outcome.PASSED),
+        ((0.0,) * 4, Outcome.PASSED),
+        ((0.0, POISON, 0.0, 0.0), Outcome.FAILED),
+        ((0.0, 1.0, 0.0, 0.0), Outcome.FAILED),
+    ],
+)
+def test_an_output_that_may_stay_is_untouched_or_right(values, outcome):
+    operator = replace(
+        DOUBLES, outputs=(replace(DOUBLES.outputs[0], may_stay=lambda call: call.array("x").any() == 0),)
+    )
+    case = doubling(x=(0.0,) * 4, count=4, expect=Expect(degenerate="zeros"))
+    assert judge(values, case=case, operator=operator).outcome is outcome
+    assert judge((POISON,) * 4, operator=operator).outcome is Outcome.FAILED

@@ -1,0 +1,257 @@
+"""points_in_boxes: the first of its batch's turned boxes that a point is in, −1 where there is none."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from mluops_gtest.authoring import (
+    Array,
+    Baseline,
+    DType,
+    Layout,
+    OpCall,
+    Operator,
+    OutputSpec,
+    Status,
+    TensorSpec,
+    Theory,
+    axis,
+    checks,
+    exact,
+)
+from mluops_gtest.authoring.c_api import c_function
+from mluops_gtest.authoring.exact_numbers import ExactElement
+from mluops_gtest.authoring.left_open import find_subnormal
+from mluops_gtest.authoring.suspects import as_read, misread
+
+from .._shared.boxes import BoxTest, blocks, find_undefined, is_exactly_inside, undecided_pair
+from .._shared.points import axes_first, first_batch
+from .._shared.wrong_boxes import misread_boxes
+
+# §1.2: cz is the geometric centre. §3.1's listing widens the sides, not z; §1.2's formula and §3.2's pseudo-code forget
+# that, the code of §1.2's reference does not.
+TEST: Final = BoxTest(bottom=False, widened=1e-5)
+
+
+def _boxes_fit(call: OpCall) -> bool:
+    # §3.4: all boxes of a batch stay on the chip beside the points, of which at least one must fit.
+    return call.handle is not None and 28 * call.tensor("boxes").dims[1] + 36 <= call.handle.nram_bytes
+
+
+CHECKS = (
+    checks.handle("§3.8 (1)"),
+    checks.descriptors(doc="§3.8 (1)"),
+    checks.ranks(doc="§3.8 (3)"),
+    checks.dtypes(doc="§1.3"),
+    checks.layouts(doc="§1.3"),
+    checks.dims("boxes.0", "points_indices.0", "points_indices.1", "points.2", "boxes.2", doc="§3.8 (3)"),
+    checks.strided(doc="§1.4"),
+    # points_indices has fewer elements than points.
+    checks.large("points", "boxes", doc="released"),
+    # §1.1: without boxes nothing is written, not even −1.
+    checks.empty("points", "boxes", doc="§1.1"),
+    checks.pointers(doc="§3.8 (1)"),
+    checks.require("boxes_nram", _boxes_fit, "28·T + 36 bytes must fit into NRAM", "header, §3.4"),
+)
+
+
+def precondition(call: OpCall) -> str | None:
+    """No point is so near a face that rounding decides; the header: results may differ on the edge of the box."""
+    return undecided_pair(call.array("points"), call.array("boxes"), TEST, DType.FLOAT)
+
+
+# The oracle: every point against every box in float64.
+
+
+def _first_boxes(call: OpCall, test: BoxTest = TEST) -> Mapping[str, Array]:
+    """points_indices with the first box of each point by that test."""
+    points, boxes = call.arrays("points", "boxes")
+    indices = np.empty(points.shape[:2], "<i4")
+    for batch, some, block in blocks(points, boxes):
+        inside = test.inside(block, boxes[batch])
+        # Of several boxes the first one (header, §3.1's break); §3.2's sub_scalar(last, -1) would add 1.
+        indices[batch, some] = np.where(inside.any(axis=1), inside.argmax(axis=1), -1)
+    return {"points_indices": indices}
+
+
+def reference(call: OpCall) -> Baseline:
+    """The smallest index of a box that holds the point; −1, too, is written by the operator."""
+    return Baseline(_first_boxes(call))
+
+
+def theory(call: OpCall) -> Theory:
+    """Per pair 3 differences, 3 absolute values, 4 products, 2 sums, 3 comparisons and 2 conjunctions; all tensors."""
+    batches, points, _ = call.tensor("points").dims
+    touched = sum(call.tensor(name).desc.nbytes for name in ("points", "boxes", "points_indices"))
+    return Theory(touched, 17 * batches * points * call.tensor("boxes").dims[1])
+
+
+# Mistakes that kernels make about which box is named, and how, and about batches.
+
+
+def _last_boxes(call: OpCall) -> Mapping[str, Array]:
+    indices = _first_boxes(misread(boxes=lambda boxes: boxes[:, ::-1])(call))["points_indices"]
+    return {"points_indices": np.where(indices < 0, -1, call.tensor("boxes").dims[1] - 1 - indices)}
+
+
+def _counts(call: OpCall) -> Mapping[str, Array]:
+    points, boxes = call.arrays("points", "boxes")
+    counts = np.empty(points.shape[:2], "<i4")
+    for batch, some, block in blocks(points, boxes):
+        counts[batch, some] = TEST.inside(block, boxes[batch]).sum(axis=1)
+    return {"points_indices": counts}
+
+
+def _in_all_batches(call: OpCall) -> Mapping[str, Array]:
+    indices = _first_boxes(call)["points_indices"]
+    first = np.arange(len(indices), dtype="<i4")[:, None] * call.tensor("boxes").dims[1]
+    return {"points_indices": np.where(indices < 0, -1, indices + first)}
+
+
+def _none_is_0(call: OpCall) -> Mapping[str, Array]:
+    return {"points_indices": np.maximum(_first_boxes(call)["points_indices"], 0)}
+
+
+SUSPECTS = {
+    **misread_boxes(_first_boxes, TEST, "boxes"),
+    "the last box that holds a point is named": _last_boxes,
+    "boxes that hold a point are counted": _counts,
+    "boxes are counted from 1": lambda call: {"points_indices": _first_boxes(call)["points_indices"] + 1},
+    "§3.2's last subtraction adds 1": lambda call: {"points_indices": _first_boxes(call)["points_indices"] + 2},
+    "indices count through the boxes of all batches": _in_all_batches,
+    "a point in no box has 0": _none_is_0,
+    "every batch has the boxes of batch 0": as_read(reference, misread(boxes=first_batch)),
+    "every batch has the points of batch 0": as_read(reference, misread(points=first_batch)),
+    "points is read as [B, 3, M]": as_read(reference, misread(points=axes_first)),
+}
+
+
+# One index as §1.2 and §3.1 define it.
+
+
+def elements(call: OpCall) -> Mapping[str, ExactElement]:
+    """The first box that holds the point in exact arithmetic."""
+    points, boxes = call.arrays("points", "boxes")
+    margin = Fraction(1, 100_000)
+
+    def points_indices(batch: int, point: int) -> int:
+        for number, box in enumerate(boxes[batch]):
+            if is_exactly_inside(points[batch, point], box, bottom=False, widened=margin):
+                return number
+        return -1
+
+    return {"points_indices": points_indices}
+
+
+# The kernel that the numpy backend runs: §3.1's second way, one box after the other against a tile of points, float32.
+
+
+def kernel(call: OpCall) -> Status:
+    """Check the call, then name the box of every point."""
+    early = _answer_of_checks(call)
+    if early is not None:
+        return early
+    nram = call.handle.nram_bytes if call.handle is not None else 0
+    for points, boxes, indices in zip(*call.arrays("points", "boxes", "points_indices"), strict=True):
+        tile = (nram - 28 * len(boxes)) // 36
+        for first in range(0, len(points), tile):
+            some = slice(first, first + tile)
+            _name(indices[some], np.ascontiguousarray(points[some].T), boxes)
+    return Status.SUCCESS
+
+
+def _name(indices: Array, points: Array, boxes: Array) -> None:
+    """Boxes from the last to the first: who comes later takes the point over."""
+    x, y, z = points
+    indices[...] = -1
+    with np.errstate(invalid="ignore", over="ignore"):
+        for number in range(len(boxes) - 1, -1, -1):
+            cx, cy, cz, dx, dy, dz, rz = boxes[number]
+            # Most boxes are far away: the circle around one is looked at before its sides.
+            east, north = x - cx, y - cy
+            near = np.flatnonzero(np.abs(east) + np.abs(north) <= np.abs(dx) + np.abs(dy) + np.float32(1))
+            if len(near) == 0:
+                continue
+            cosine, sine = np.cos(rz), np.sin(rz)
+            along = east[near] * cosine + north[near] * sine
+            across = north[near] * cosine - east[near] * sine
+            is_in = np.abs(along) < dx * np.float32(0.5) + np.float32(1e-5)
+            is_in &= np.abs(across) < dy * np.float32(0.5) + np.float32(1e-5)
+            is_in &= np.abs(z[near] - cz) <= dz * np.float32(0.5)
+            indices[near[is_in]] = number
+
+
+def _answer_of_checks(call: OpCall) -> Status | None:
+    points, boxes, indices = call.inputs["points"], call.inputs["boxes"], call.outputs["points_indices"]
+    if call.handle is None or points is None or boxes is None or indices is None:
+        return Status.BAD_PARAM
+    tensors = (points, boxes, indices)
+    if (len(points.dims), len(boxes.dims), len(indices.dims)) != (3, 3, 2):
+        return Status.BAD_PARAM
+    if not (points.dtype is boxes.dtype is DType.FLOAT and indices.dtype is DType.INT32):
+        return Status.BAD_PARAM
+    if any(arg.layout is not Layout.ARRAY for arg in tensors):
+        return Status.BAD_PARAM
+    if indices.dims != points.dims[:2] or boxes.dims[0] != points.dims[0] or points.dims[2] != 3 or boxes.dims[2] != 7:
+        return Status.BAD_PARAM
+    if any(arg.desc.is_strided for arg in tensors) or points.desc.is_large or boxes.desc.is_large:
+        return Status.NOT_SUPPORTED
+    if 0 in points.dims or 0 in boxes.dims:
+        return Status.SUCCESS
+    if any(arg.null for arg in tensors) or boxes.dims[1] > (call.handle.nram_bytes - 36) // 28:
+        return Status.BAD_PARAM
+    return None
+
+
+# With torch: the local coordinates of all pairs by one product of matrices, the first box by argmax.
+
+# Pairs at a time.
+_TORCH_PAIRS = 1 << 20
+
+
+def torch_kernel(_: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Write points_indices."""
+    import torch
+
+    for points, boxes, indices in zip(inputs["points"], inputs["boxes"], outputs["points_indices"], strict=True):
+        centre, half, heading = boxes[:, None, :3], boxes[:, None, 3:6] / 2, boxes[:, 6]
+        half[..., :2] += 1e-5
+        cosine, sine = torch.cos(heading), torch.sin(heading)
+        # [T, 2, 2], from the right: (sx, sy) becomes (lx, ly).
+        turned = torch.stack([torch.stack([cosine, -sine], -1), torch.stack([sine, cosine], -1)], 1)
+        step = max(1, _TORCH_PAIRS // len(boxes))
+        for part, found in zip(points.split(step), indices.split(step), strict=True):
+            away = part - centre
+            sides = (away[..., :2] @ turned).abs() < half[..., :2]
+            inside = sides.all(-1) & (away[..., 2].abs() <= half[..., 2])
+            found[:] = torch.where(inside.any(0), inside.int().argmax(0), -1)
+
+
+_FLOAT = (DType.FLOAT,)
+
+OPERATOR = Operator(
+    name="points_in_boxes",
+    released_name="points_in_boxes",
+    op_type=("POINTS_IN_BOXES", 217),
+    summary="Names for each point the first box of its batch, turned about z, that holds it; −1 where there is none.",
+    inputs=(TensorSpec("points", "[B, M, 3]", _FLOAT), TensorSpec("boxes", "[B, T, 7]", _FLOAT)),
+    # §1.5.1. The operator writes −1 itself.
+    outputs=(OutputSpec("points_indices", "[B, M]", {DType.INT32: exact()}),),
+    axes={
+        "points": axis("M", of="points"),
+        "boxes": axis("T", of="boxes"),
+        "batches": axis("B", of="points"),
+    },
+    checks=CHECKS,
+    reference=reference,
+    precondition=precondition,
+    left_open={"undefined": find_undefined("points", "boxes"), "subnormal": find_subnormal},
+    kernel=kernel,
+    suspects=SUSPECTS,
+    theory=theory,
+    c_api=c_function("mluOpPointsInBoxes"),
+    exact=elements,
+    torch_kernel=torch_kernel,
+)
