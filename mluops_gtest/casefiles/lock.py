@@ -56,6 +56,15 @@ class LockEntry(Value, forbid_unknown_fields=True):
     def operator(self) -> str:
         return self.id.partition("/")[0]
 
+    @property
+    def is_folded(self) -> bool:
+        """What follows from the line of the case's base is left out."""
+        return not self.inputs
+
+    def folded(self, params: Mapping[str, Any]) -> "LockEntry":
+        """The line with the digests of declaration and file alone, and parameters that do not follow."""
+        return _FoldedLine("", self.declared, self.stored, params).entry(self.id)
+
     def differences(self, other: "LockEntry") -> list[str]:
         """The names of the fields in which two entries differ."""
         return [name for name in self.__struct_fields__ if getattr(self, name) != getattr(other, name)]
@@ -105,6 +114,25 @@ class _SoundLine(LockEntry):
 _CHECKER: Final = msgspec.json.Decoder(_SoundLine)
 
 
+class _FoldedLine(Value, array_like=True, forbid_unknown_fields=True):
+    """A line of a case whose other values follow from the line of its base, and from what it changes."""
+
+    # Without the operator, whose folder the lock is in.
+    name: str
+    declared: str
+    stored: str
+    # Parameters that do not follow; None for one that the case does not have.
+    params: Mapping[str, _Plain | list[_Plain] | None] = {}
+
+    def entry(self, case_id: str) -> LockEntry:
+        """The entry with nothing of what follows."""
+        return LockEntry(case_id, self.declared, self.stored, "", "", {"inputs": [], "outputs": []}, self.params)
+
+
+_FOLDED: Final = msgspec.json.Decoder(_FoldedLine)
+_FOLDED_START: Final = b"["
+
+
 class LockEntries(Mapping[str, LockEntry]):
     """Entries by id: kept as the lines that they are, each of them sound, and decoded when asked for."""
 
@@ -113,6 +141,8 @@ class LockEntries(Mapping[str, LockEntry]):
 
     def __getitem__(self, case: str) -> LockEntry:
         line = self._lines[case]
+        if line.startswith(_FOLDED_START):
+            return _FOLDED.decode(line).entry(case)
         try:
             return _DECODER.decode(line)
         except msgspec.MsgspecError:
@@ -185,7 +215,8 @@ def read_lock(path: Path) -> LockEntries:
         if not line.strip():
             continue
         try:
-            case = decode(line).id
+            is_folded = line.startswith(_FOLDED_START)
+            case = f"{path.parent.name}/{_FOLDED.decode(line).name}" if is_folded else decode(line).id
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             remedy = "`mluops-test generate` writes the lock; restore it or generate again."
             case = _checked(line, Source(f"{path}:{number}", remedy)).id
@@ -212,8 +243,10 @@ def _checked(line: bytes, source: Source) -> LockEntry:
 def write_lock(path: Path, entries: Iterable[LockEntry]) -> None:
     """Replace the file; lines are sorted by id, so that the same cases give the same bytes."""
     ordered = sorted(entries, key=lambda entry: entry.id)
-    replace_file(path, (json.dumps(_record(entry), separators=(",", ":")).encode() + b"\n" for entry in ordered))
+    replace_file(path, (json.dumps(_line(entry), separators=(",", ":")).encode() + b"\n" for entry in ordered))
 
 
-def _record(entry: LockEntry) -> dict[str, Any]:
+def _line(entry: LockEntry) -> list[Any] | dict[str, Any]:
+    if entry.is_folded:
+        return [entry.id.partition("/")[2], entry.declared, entry.stored, *([entry.params] if entry.params else [])]
     return {name: getattr(entry, name) for name in _NAMES if name != "degenerate" or entry.degenerate}

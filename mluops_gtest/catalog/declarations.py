@@ -118,7 +118,7 @@ def draft_of(base: CaseDraft, case: DerivedCase, where: str) -> CaseDraft:
         note=case.note,
         where=where,
         sizes=case.sizes,
-        is_derived=True,
+        base=base.id,
     )
     if case.standard in VALUES:
         # A seed that the base does not have from its id was chosen.

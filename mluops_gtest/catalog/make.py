@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mluops_gtest.authoring.calls import dtype_of
 from mluops_gtest.authoring.random import MAX_LANES, Draw
 from mluops_gtest.base.errors import ContentError, DeclarationError, HarnessError, OperatorError, repr_short, suggestion
-from mluops_gtest.casefiles.lock import LockedTensor, LockEntry, plain_json
+from mluops_gtest.casefiles.lock import LockedTensor, LockedTensors, LockEntry, plain_json
 from mluops_gtest.core.buffers import (
     ask_about_call,
     baseline_of,
@@ -45,14 +45,60 @@ def lock_entry(case: Case, declared: str, stored: str = "") -> LockEntry:
         inputs=digest_tensors(case.inputs),
         baseline=digest_tensors(case.outputs),
         tensors={"inputs": _described(case.inputs), "outputs": _described(case.outputs)},
-        params=_plain_params(case),
+        params=_plain(case.params),
         degenerate=case.expect.degenerate or "",
     )
 
 
+def unfold_entry(entry: LockEntry, draft: CaseDraft, lock: Mapping[str, LockEntry]) -> LockEntry:
+    """The line with descriptors and parameters as they follow from the line of the case's base and what it changes."""
+    base = lock.get(draft.base)
+    if not entry.is_folded or base is None:
+        return entry
+    tensors: LockedTensors = {
+        "inputs": [_changed_line(one, draft.changes.get(one["id"])) for one in base.tensors["inputs"]],
+        "outputs": [_changed_line(one, draft.changes.get(one["id"])) for one in base.tensors["outputs"]],
+    }
+    params = {**base.params, **_plain(draft.changed_params), **entry.params}
+    return replace(entry, tensors=tensors, params={name: one for name, one in params.items() if one is not None})
+
+
+def whole_entry(entry: LockEntry, draft: CaseDraft, lock: Mapping[str, LockEntry]) -> LockEntry:
+    """The unfolded line with the digests of tensors without values."""
+    if not entry.is_folded:
+        return entry
+    entry = unfold_entry(entry, draft, lock)
+    inputs, outputs = (digest_tensors(map(_bare, entry.tensors[side])) for side in ("inputs", "outputs"))
+    return replace(entry, inputs=inputs, baseline=outputs)
+
+
+def fold_entry(entry: LockEntry, draft: CaseDraft, lock: Mapping[str, LockEntry]) -> LockEntry:
+    """The line without what follows from that of the case's base; the same line where something does not."""
+    follows = unfold_entry(entry.folded({}), draft, lock).params
+    folded = entry.folded({name: entry.params.get(name) for name in follows if follows[name] != entry.params.get(name)})
+    return folded if entry.stored and whole_entry(folded, draft, lock) == entry else entry
+
+
+def _changed_line(one: LockedTensor, change: Change | None) -> LockedTensor:
+    if change is None:
+        return one
+    dims = one["dims"] if change.dims is None else list(change.dims)
+    line: LockedTensor = {**one, "dtype": change.dtype or one["dtype"], "layout": change.layout or one["layout"]}
+    line["dims"] = dims
+    if change.strides is not None:
+        line["strides"] = list(change.strides)
+    return line
+
+
+def _bare(one: LockedTensor) -> Tensor:
+    strides = tuple(one["strides"]) if "strides" in one else None
+    desc = TensorDesc(DType.named(one["dtype"]), Layout.named(one["layout"]), tuple(one["dims"]), strides)
+    return bare_tensor(one["id"], desc)
+
+
 def same_values(case: Case, locked: LockEntry) -> bool:
     """Inputs and parameters are those of the lock's line."""
-    return _plain_params(case) == locked.params and digest_tensors(case.inputs) == locked.inputs
+    return _plain(case.params) == locked.params and digest_tensors(case.inputs) == locked.inputs
 
 
 def declared_criteria(
@@ -77,8 +123,8 @@ def as_declared(case: Case, draft: CaseDraft, operator: Operator) -> Case:
     return replace(case, tags=draft.tags, doc=draft.doc, expect=expect, criteria=criteria, declared=True)
 
 
-def _plain_params(case: Case) -> dict[str, Any]:
-    return {name: plain_json(value) for name, value in case.params.items()}
+def _plain(params: Params) -> dict[str, Any]:
+    return {name: plain_json(value) for name, value in params.items()}
 
 
 def _described(tensors: Iterable[Tensor]) -> list[LockedTensor]:
@@ -217,7 +263,7 @@ def _make_declared(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
     _compare_answer(draft, operator, answer)
     _compare_sizes(draft, operator, case, computes=answer.computes)
     if not answer.computes:
-        return _without_baseline(case, operator, answer, bare=draft.is_derived)
+        return _without_baseline(case, operator, answer, bare=bool(draft.base))
     case = _with_baseline(case, draft, operator)
     _refuse_degenerate(draft, operator, case)
     theory = operator.theory(bind_values(case, operator))
@@ -459,5 +505,5 @@ def _refuse_degenerate(draft: CaseDraft, operator: Operator, case: Case) -> None
         words = f": the baseline of {', '.join(constant)} is constant, which proves little. "
         raise _refusal(draft, f"{words}Change the data, or declare `degenerate: <reason>`.")
     # A derived case is constant with its own seed, perhaps with no other.
-    if not constant and draft.expect.degenerate is not None and not draft.is_derived:
+    if not constant and draft.expect.degenerate is not None and not draft.base:
         raise _refusal(draft, " is declared degenerate, but every output varies. Remove `degenerate`.")

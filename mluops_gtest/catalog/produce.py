@@ -26,7 +26,7 @@ from mluops_gtest.casefiles.reader import read_case
 from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.casefiles.writer import case_text, write_case
 from mluops_gtest.catalog.derived_lock import derived_path
-from mluops_gtest.catalog.make import as_declared, lock_entry, make_case
+from mluops_gtest.catalog.make import as_declared, fold_entry, lock_entry, make_case, whole_entry
 from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue, Session
 from mluops_gtest.core.buffers import baseline_of, bind_values, expected_results, owned_rows, row_counts
@@ -137,7 +137,8 @@ class _Worker:
     def _locked(self, target: Target, case_id: str) -> LockEntry | None:
         if target not in self._locks:
             self._locks[target] = target.read_locks(self._operators)
-        return self._locks[target].get(case_id)
+        entries = self._locks[target]
+        return entries.get(case_id) and whole_entry(entries[case_id], self._declared(case_id), entries)
 
     def _difference(self, entry: LockEntry, target: Target, text: bytes | None) -> str:
         """Describes how the regenerated case differs from the lock and the stored file; empty if it does not."""
@@ -375,6 +376,9 @@ class Generation(Value):
             stale = self._stale(target, entries)
             made = {item.id: item.entry for item in mine if item.entry is not None}
             kept = {case_id: entry for case_id, entry in (entries | made).items() if case_id not in stale}
+            if target.committed_only:
+                drafts = self.catalogue.drafts_of(*{entry.operator for entry in kept.values()})
+                kept = {case_id: fold_entry(entry, drafts[case_id], kept) for case_id, entry in kept.items()}
             write_locks(target.folder, kept.values(), {case_id.partition("/")[0] for case_id in (*made, *stale)})
             for case_id in stale:
                 target.path(case_id).unlink(missing_ok=True)

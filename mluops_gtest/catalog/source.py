@@ -43,7 +43,7 @@ from mluops_gtest.catalog.cache import (
     mark_used,
     publish,
 )
-from mluops_gtest.catalog.make import as_declared, lock_entry, make_case, same_values
+from mluops_gtest.catalog.make import as_declared, lock_entry, make_case, same_values, whole_entry
 from mluops_gtest.catalog.operators import code_files, python_files
 from mluops_gtest.catalog.selection import Catalogue, Selected
 from mluops_gtest.core.buffers import bind_values, bounds_of, mistake_in
@@ -117,6 +117,11 @@ class StoredCases:
             places |= dict.fromkeys(found, folder)
         return entries
 
+    def entry_of(self, draft: CaseDraft) -> LockEntry | None:
+        """The lock's whole line of a declared case; None where there is none."""
+        entry = self.lock.get(draft.id)
+        return entry and whole_entry(entry, draft, self.lock)
+
     def load(self, case_id: str) -> Case:
         """The complete case: a user's file, a stored file, or a large one by way of the cache."""
         start, self._of_thread.generated = time.perf_counter(), 0.0
@@ -138,7 +143,7 @@ class StoredCases:
         draft = selected.draft
         if self._reseed is not None:
             return self._declared(self._reseeded(draft), draft)
-        entry = self.lock.get(draft.id)
+        entry = self.entry_of(draft)
         if entry is None or entry.declared != draft.digest:
             what = "is not in the lock file" if entry is None else "has changed since it was generated"
             raise ContentError(
@@ -162,7 +167,7 @@ class StoredCases:
         """The declared case with other values; what is committed is neither read nor needed."""
         number = self._reseed
         assert number is not None
-        entry = self.lock.get(draft.id)
+        entry = self.entry_of(draft)
         locked = entry if entry is not None and entry.declared == draft.digest else None
         code = code_digest(self._catalogue.root_of(draft.operator).generators, draft.operator)
         folder = _seeds() / str(number) / draft.operator / f"{draft.id.partition('/')[2]}-{draft.digest}-{code}"

@@ -227,8 +227,8 @@ class CaseDraft(Value):
     digest: str  # of everything above that shapes the case; the lock and the cache are keyed by it
     # Quantity → the size that the case is there for; the data decide it, so the digest does not know it.
     sizes: Mapping[str, int] = field(default_factory=dict)
-    # It follows from a check: where that answers, no value counts, and descriptors are all that is stored.
-    is_derived: bool = False
+    # Id of the case that it is derived from. Where a check answers it no value counts, so descriptors alone are stored.
+    base: str = ""
 
 
 class CaseSource(Protocol):

@@ -17,6 +17,7 @@ from mluops_gtest.backends.registry import has_host_memory
 from mluops_gtest.base.errors import ContentError, NothingSelectedError, UsageError
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.casefiles.lock import LockEntry
+from mluops_gtest.catalog.make import unfold_entry
 from mluops_gtest.catalog.selection import Selected, Session
 from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.core.buffers import gets_buffer
@@ -76,7 +77,7 @@ def case_sizes(lock: Mapping[str, LockEntry], cases: Iterable[Selected]) -> dict
         if case.path is not None:
             sizes[case.id] = _file_size(case.path)
         elif case.draft is not None and case.id in lock:
-            sizes[case.id] = moved_bytes(lock[case.id], case.draft.expect)
+            sizes[case.id] = moved_bytes(unfold_entry(lock[case.id], case.draft, lock), case.draft.expect)
         else:
             sizes[case.id] = 0
     return sizes

@@ -174,7 +174,7 @@ def subject_of(session: Session, name: str, seeds: int) -> Subject:
 
     @functools.lru_cache(_CACHED_CASES)
     def reseeded(case_id: str, seed: int) -> Case:
-        return make_reseeded(declared[case_id], operator, seed, source.lock.get(case_id))
+        return make_reseeded(declared[case_id], operator, seed, source.entry_of(declared[case_id]))
 
     declarations = catalogue.root_of(name).cases / f"{name}.yaml"
     counted = {symbol for spec in operator.inputs for symbol in spec.positions.values()}

@@ -1,8 +1,13 @@
 """Cases that an operator's checks imply: `generate` derives them, every other command reads what it wrote."""
 
+import json
+
 import pytest
 
+from mluops_gtest.casefiles.lock import write_lock
 from mluops_gtest.catalog import derive
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core.case import Query
 from tests.support.pick_root import GENERATOR, write_pick_root
 
 IDS = ("list", "--all", "--format", "ids")
@@ -39,6 +44,86 @@ def test_check_derives_anew_and_compares(generated, root, cli):
     generated.write_text("\n".join(lines) + "\n")
     result = cli("generate", "--all", "--check", "--root", root)
     assert (result.code, result.lines[0]) == (3, f"pick: {generated} differs from what is derived")
+
+
+REFUSED = "table_rank_more"
+
+
+def lock_lines(path):
+    lines = map(json.loads, path.read_text().splitlines())
+    return {line[0] if isinstance(line, list) else line["id"].partition("/")[2]: line for line in lines}
+
+
+def write_lines(path, lines):
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines.values()))
+
+
+def test_the_lock_leaves_out_what_follows_from_the_base(generated, root, cli):
+    lock = generated.with_name("baselines.lock")
+    before = lock.read_bytes()
+    lines = lock_lines(lock)
+    assert isinstance(lines[REFUSED], list)
+    assert isinstance(lines["valid"], dict)
+    listed = cli("list", "--all", "--format", "json", "--root", root).out
+    # As earlier releases wrote it: all lines whole.
+    session = Session((str(root),))
+    source = session.source(session.select(Query()).cases)
+    write_lock(lock, [source.entry_of(session.catalogue.drafts[case_id]) for case_id in source.lock])
+    assert {type(line) for line in lock_lines(lock).values()} == {dict}
+    assert cli("list", "--all", "--format", "json", "--root", root).out == listed
+    assert cli("run", "--root", root).code == 0
+    assert cli("generate", "--all", "--check", "--root", root).code == 0
+    assert cli("generate", "--all", "--root", root).code == 0
+    assert lock.read_bytes() == before
+
+
+def spoil_digest(lines):
+    lines[REFUSED][2] = "0" * 32
+
+
+def spoil_params(lines):
+    lines[REFUSED].append({"factor": 7})
+
+
+def spoil_base(lines):
+    lines["valid"]["tensors"]["inputs"][0]["layout"] = "NCHW"
+
+
+def remove_base(lines):
+    del lines["valid"]
+
+
+def fold_base(lines):
+    lines["valid"] = ["valid", lines["valid"]["declared"], lines["valid"]["stored"]]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (spoil_digest, f"the file of pick/{REFUSED} differs from the lock"),
+        (spoil_params, f"the line of pick/{REFUSED} differs from its file in params"),
+        (spoil_base, f"the line of pick/{REFUSED} differs from its file in tensors"),
+        (remove_base, f"the line of pick/{REFUSED} differs from its file in inputs, baseline, tensors, params"),
+        (fold_base, "the line of pick/valid differs from its file in inputs, baseline, tensors, params"),
+    ],
+)
+def test_a_spoiled_line_is_an_error_of_its_case(generated, root, cli, spoil, words):
+    lock = generated.with_name("baselines.lock")
+    lines = lock_lines(lock)
+    spoil(lines)
+    write_lines(lock, lines)
+    result = cli("run", "pick/valid" if spoil is fold_base else f"pick/{REFUSED}", "--root", root)
+    assert result.code == 3
+    assert words in result.err + result.out
+    assert cli("generate", "--all", "--check", "--root", root).code == 3
+
+
+def test_the_file_of_a_derived_case_is_held_to_its_digest(generated, root, cli):
+    path = generated.with_name(f"{REFUSED}.prototxt")
+    path.write_bytes(path.read_bytes() + b"# edited\n")
+    result = cli("run", f"pick/{REFUSED}", "--root", root)
+    assert result.code == 3
+    assert f"the file of pick/{REFUSED} differs from the lock" in result.err + result.out
 
 
 def test_a_missing_lock_is_said_with_the_command_that_writes_it(root, cli):

@@ -69,7 +69,7 @@ class Listing:
 
     def _look_up(self, selected: "Selected") -> "tuple[LockEntry, Expect, Case | None]":
         """What the lock says, or would say, of the case; the case itself where it is a file of the user's."""
-        from mluops_gtest.catalog.make import lock_entry, make_case
+        from mluops_gtest.catalog.make import lock_entry, make_case, unfold_entry
 
         draft = selected.draft
         if draft is None:
@@ -79,7 +79,7 @@ class Listing:
         if entry is None or entry.declared != draft.digest:
             # Declared or changed since the lock was written: only making it tells its shapes.
             entry = lock_entry(make_case(draft, self._session.catalogue.operators[draft.operator]), draft.digest)
-        return entry, draft.expect, None
+        return unfold_entry(entry, draft, self._source.lock), draft.expect, None
 
     def _record(self, selected: "Selected") -> dict[str, Any]:
         try:

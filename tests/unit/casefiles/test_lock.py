@@ -41,6 +41,16 @@ def test_why_a_baseline_is_constant_stands_in_the_lines_that_have_it(tmp_path):
     assert "degenerate" not in lines[1]
 
 
+def test_a_folded_line_has_digests_and_what_does_not_follow(tmp_path):
+    path = tmp_path / "a" / "baselines.lock"
+    path.parent.mkdir()
+    entries = [entry("a/x").folded({}), entry("a/y").folded({"k": None})]
+    write_lock(path, entries)
+    assert path.read_text() == f'["x","{"0" * 32}",""]\n["y","{"0" * 32}","",{{"k":null}}]\n'
+    assert list(read_lock(path).values()) == entries
+    assert all(one.is_folded for one in entries)
+
+
 def added(line: bytes):
     return lambda good: good + b"\n" + line + b"\n"
 
@@ -65,6 +75,9 @@ def replaced(old: bytes, new: bytes):
         (replaced(b'"float"', b'"flout"'), "is not a tensor"),
         (replaced(b'{"id":', b'{"more":1,"id":'), "unknown key 'more'; allowed are id, declared"),
         (replaced(b'"params"', b'"degenerate":1,"params"'), r"\$.degenerate: expected a text, got 1"),
+        (added(b'["x","0"]'), r"lock:3: .*expected an object"),
+        (added(b'["x","0","1",{},2]'), r"lock:3: .*expected an object"),
+        (added(b'["x","0","1",{"k":{}}]'), r"lock:3: .*expected an object"),
         (lambda good: good + good, "lock:2: a/x is locked twice"),
     ],
 )
