@@ -52,17 +52,22 @@ class BitPatterns:
         """Values of that kind, none of which has the bits that mark unwritten memory."""
         if kind not in self.kinds:
             raise ValueError(f"unknown kind of values {kind!r}; known: {', '.join(self.kinds)}")
-        sorts = self.kinds[kind]
+        first, *others = self.kinds[kind]
+        # A choice among one sort alone would take 64 bits an element.
+        bits = self._mixed((first, *others), draw, dtype, shape) if others else self._of_sort(first, draw, dtype, shape)
+        bits[bits == int.from_bytes(dtype.poison, "little")] ^= 1
+        return bits.view(dtype.storage)
+
+    def _mixed(self, sorts: tuple[str, ...], draw: Draw, dtype: DType, shape: Shape) -> Array:
         drawn = draw.stream(self.sorts).integers(0, len(sorts), shape)
         bits = np.empty(shape, dtype.bits)
         for number, sort in enumerate(sorts):
             here = drawn == number
             # With other seeds, too, a case that is about NaN holds one.
-            if len(sorts) > 1 and not here.any():
+            if not here.any():
                 raise ValueError(f"no value of the sort {sort!r} was drawn; make the tensor larger")
             bits[here] = self._of_sort(sort, draw, dtype, shape)[here]
-        bits[bits == int.from_bytes(dtype.poison, "little")] ^= 1
-        return bits.view(dtype.storage)
+        return bits
 
     def _of_sort(self, sort: str, draw: Draw, dtype: DType, shape: Shape) -> Array:
         form = _FORMATS[dtype]

@@ -19,7 +19,10 @@ _TILE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class CopyOf:
-    """out[r, i] = values[r, source[i]], or `outside` where source is −1; values [R, S], source [n], out of `shape`."""
+    """out[r, i] = values[r, source[i]], or `outside` where source is −1; values [R, S], source [n], out of `shape`.
+
+    Rows may be copied from places of their own, source [R, n]; values [R, S, L] are copied L at a time.
+    """
 
     values: Array
     source: Array
@@ -28,17 +31,32 @@ class CopyOf:
 
     def copied(self) -> Array:
         """The output, with the bits of the values."""
-        inside = np.flatnonzero(self.source >= 0)
-        if 2 * len(inside) <= len(self.source):
-            out = np.full((len(self.values), len(self.source)), self.outside, self.values.dtype)
-            out[:, inside] = self.values[:, self.source[inside]]
-        else:
-            # What is copied from nowhere is copied from a place of its own, in front of the values.
-            padded = np.empty((len(self.values), self.values.shape[1] + 1), self.values.dtype)
-            padded[:, 0], padded[:, 1:] = self.outside, self.values
-            # All indices are in range; "clip" spares numpy the check of each.
-            out = np.take(padded, self.source + 1, axis=1, mode="clip")
+        if self.source.ndim == 1:
+            return self._of(self.values, self.source).reshape(self.shape)
+        out = np.empty((*self.source.shape, *self.values.shape[2:]), self.values.dtype)
+        for row, source in enumerate(self.source):
+            out[row] = self._of(self.values[row : row + 1], source)[0]
         return out.reshape(self.shape)
+
+    def _of(self, values: Array, source: Array) -> Array:
+        inside = np.flatnonzero(source >= 0)
+        if 2 * len(inside) <= len(source):
+            out = np.full((len(values), len(source), *values.shape[2:]), self.outside, values.dtype)
+            out[:, inside] = values[:, source[inside]]
+            return out
+        # What is copied from nowhere is copied from a place of its own, in front of the values.
+        padded = np.empty((len(values), values.shape[1] + 1, *values.shape[2:]), values.dtype)
+        padded[:, 0], padded[:, 1:] = self.outside, values
+        # All indices are in range; "clip" spares numpy the check of each.
+        return np.take(padded, source + 1, axis=1, mode="clip")
+
+    @property
+    def is_copied(self) -> Array:
+        """bool, of `shape`: the element is copied from somewhere."""
+        runs = (self.source >= 0).reshape(*self.source.shape, *(1,) * (self.values.ndim - 2))
+        return np.broadcast_to(runs, (len(self.values), self.source.shape[-1], *self.values.shape[2:])).reshape(
+            self.shape
+        )
 
 
 Copies = Callable[[OpCall], CopyOf]
@@ -49,8 +67,7 @@ def _first_row_everywhere(copy: CopyOf) -> CopyOf:
 
 
 def _where_copied(copy: CopyOf, values: Array, others: Array) -> Array:
-    is_copied = np.broadcast_to(copy.source >= 0, (len(copy.values), len(copy.source)))
-    return np.where(is_copied.reshape(copy.shape), values, others)
+    return np.where(copy.is_copied, values, others)
 
 
 def define_copies(output: str, copies: Copies, *, row: str = "channel") -> Definition:

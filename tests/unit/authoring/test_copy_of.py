@@ -45,6 +45,22 @@ def test_bits_are_copied():
     assert copied.view(np.uint32).tolist() == [[0xFFC12345, 0x7F800001, 0x80000000, 0]]
 
 
+def test_rows_have_places_of_their_own():
+    copy = CopyOf(np.array(ROWS, np.float32), np.array([[2, -1, 0], [-1, -1, 1]]), (2, 3), outside=9.0)
+    assert copy.copied().tolist() == [[3, 9, 1], [9, 9, 5]]
+    assert copy.is_copied.tolist() == [[True, False, True], [False, False, True]]
+
+
+@pytest.mark.parametrize("source", [[1, -1, 0], [-1, -1, 1], [[1, -1, 0], [-1, -1, 1]]])
+def test_runs_are_copied_as_a_whole(source):
+    values = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
+    copy = CopyOf(values, np.array(source), (2, 6), outside=9.0)
+    places = source if np.ndim(source) == 2 else [source, source]
+    wanted = [[values[row, at].tolist() if at >= 0 else [9, 9] for at in places[row]] for row in range(2)]
+    assert copy.copied().reshape(2, 3, 2).tolist() == wanted
+    assert copy.is_copied.tolist() == [[at >= 0 for at in of_row for _ in range(2)] for of_row in places]
+
+
 def test_reference_bound_and_suspect_follow():
     definition, call = define_copies("out", copies, row="plane"), make_call(ROWS)
     assert definition.reference(call).outputs["out"].reshape(2, 4).tolist() == RIGHT
