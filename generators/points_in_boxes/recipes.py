@@ -127,7 +127,7 @@ def faces(draw: Draw, _: Params, dtype: DType, *, lengths: tuple[float, ...], of
 _Value = Literal["inf", "negative_inf", "nan"]
 
 
-def nonfinite(draw: Draw, _: Params, dtype: DType, *, value: _Value) -> RecipeOutput:
+def nonfinite(draw: Draw, params: Params, dtype: DType, *, value: _Value) -> RecipeOutput:
     """A dense scene in which every third point has `value` on one axis, each axis in turn."""
     made = scene(draw, params, dtype, points=96, boxes=3, batches=2, reach=4.0)
     points = made.inputs["points"]

@@ -93,7 +93,7 @@ def _changed_line(one: LockedTensor, change: Change | None) -> LockedTensor:
 def _bare(one: LockedTensor) -> Tensor:
     strides = tuple(one["strides"]) if "strides" in one else None
     desc = TensorDesc(DType.named(one["dtype"]), Layout.named(one["layout"]), tuple(one["dims"]), strides)
-    return bare_tensor(one["id"], desc)
+    return bare_tensor(Tensor(one["id"], desc))
 
 
 def same_values(case: Case, locked: LockEntry) -> bool:
