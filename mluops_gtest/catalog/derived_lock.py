@@ -19,7 +19,7 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.typed_files import Source, convert, decode_json, read_bytes
 from mluops_gtest.base.yaml_lines import Lines
 from mluops_gtest.casefiles.lock import plain_json
-from mluops_gtest.catalog.operators import code_files
+from mluops_gtest.catalog.operators import imported_files
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import CaseDraft, Change, Expect
 from mluops_gtest.core.operator_parts import C_API, EXACT, MUTANTS, REDUCTIONS, TORCH_KERNEL, VARIANTS
@@ -169,7 +169,7 @@ def digest_sources(declarations: Path, standards: Sequence[Standard], drafts: Ma
             words = [(drafts[name].doc, drafts[name].tags) for name in standard.bases]
             digest.update(repr((standard.options, words)).encode())
     digest.update(repr(sorted(one.digest for one in drafts.values() if one.expect.check is not None)).encode())
-    for file in map(Path, code_files(declarations.parents[1] / "generators", declarations.stem)):
+    for file in imported_files(declarations.parents[1] / "generators", declarations.stem):
         if file.name not in _OTHER_PARTS or file.parent.name != declarations.stem:
             digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:_DIGITS]

@@ -7,6 +7,7 @@ that root share, and two roots keep apart.
 import hashlib
 import importlib.util
 import os
+import re
 import sys
 import threading
 from collections import Counter
@@ -211,6 +212,25 @@ def code_files(generators: Path, operator: str) -> list[str]:
         *python_files(generators / operator),
         *python_files(generators / SHARED),
     ]
+
+
+_IMPORT: Final = re.compile(rb"^\s*from +([.\w]+) +import +(\([^)]*\)|.*)", re.MULTILINE)
+
+
+def imported_files(generators: Path, operator: str) -> list[Path]:
+    """Of the same files the operator's own, and those shared ones that they import, directly or not."""
+    own = generators / SHARED
+    files = [Path(one) for one in code_files(generators, operator)]
+    shared = {path: {*path.relative_to(own).with_suffix("").parts} for path in files if own in path.parents}
+    found = [path for path in files if path not in shared]
+    for path in found:
+        words = {
+            word.decode()
+            for line in _IMPORT.findall(path.read_bytes())
+            for word in re.findall(rb"\w+", b" ".join(line))
+        }
+        found += [one for one, names in shared.items() if names & words and one not in found]
+    return found
 
 
 def python_files(folder: Path | str) -> Iterator[str]:
