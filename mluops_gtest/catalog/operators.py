@@ -56,9 +56,16 @@ _LOADING: Final = threading.RLock()
 class Operators(KnownOperators):
     """The operators of all content roots by canonical name, each loaded when first asked for."""
 
-    def __init__(self, operators: tuple[Operator, ...] = (), files: Mapping[str, Path] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        operators: tuple[Operator, ...] = (),
+        files: Mapping[str, Path] = MappingProxyType({}),
+        hidden: Iterable[Path] = (),
+    ) -> None:
         # By canonical name; an operator that was not loaded from a file has none, and no parts.
         self.files = files
+        # Operators of that name which another root's hides.
+        self.hidden = tuple(hidden)
         self._loaded = {operator.name: operator for operator in operators}
         # Of those loaded so far.
         self._released = {operator.released_name: operator for operator in operators}
@@ -184,17 +191,25 @@ def _derived(part: str, value: Any, operator: Operator) -> Any:
 
 
 def load_operators(*roots: Path) -> Operators:
-    """The operators in the generators/ of these roots: one .py file or one folder each, named after the operator."""
-    found: dict[str, Path] = {}
+    """The operators in the generators/ of these roots: one .py file or one folder each, named after the operator.
+
+    Of a name that stands in several roots the last root's is taken.
+    """
+    files: dict[str, Path] = {}
+    hidden: list[Path] = []
     for folder in [root / "generators" for root in roots]:
+        own: dict[str, Path] = {}
         for path in (*sorted(folder.glob("*.py")), *sorted(folder.glob(f"*/{_FOLDER_FILE}"))):
-            name = _operator_name(path)
-            if not name.startswith("_") and found.setdefault(name, path) is not path:
-                raise _twins(name, found[name], path)
-    return Operators(files=found)
+            name = operator_name(path)
+            if not name.startswith("_") and own.setdefault(name, path) is not path:
+                raise _twins(name, own[name], path)
+        hidden += [files[name] for name in own if name in files]
+        files |= own
+    return Operators(files=files, hidden=hidden)
 
 
-def _operator_name(path: Path) -> str:
+def operator_name(path: Path) -> str:
+    """The name that the file, or the folder of that __init__.py, gives to its operator."""
     return path.parent.name if path.name == _FOLDER_FILE else path.stem
 
 
@@ -262,7 +277,7 @@ def load_operator(path: Path) -> Operator:
     operator = getattr(_load_module(module_name, path, generators, folder), "OPERATOR", None)
     if not isinstance(operator, Operator):
         raise ContentError(f"{path}: the file must define OPERATOR, an mluops_gtest.authoring.Operator.")
-    name = _operator_name(path)
+    name = operator_name(path)
     if operator.name != name:
         raise ContentError(f"{path}: OPERATOR.name is {operator.name!r}; it must be the file's name, {name!r}.")
     mistake = first_mistake(operator, path)
@@ -311,7 +326,7 @@ def _package_name(generators: Path) -> str:
 
 
 def _module_name(path: Path) -> str:
-    return f"{_package_name(generators_of(path))}.{_operator_name(path)}"
+    return f"{_package_name(generators_of(path))}.{operator_name(path)}"
 
 
 def _load_module(name: str, path: Path, generators: Path, locations: list[str] | None = None) -> ModuleType:

@@ -356,7 +356,7 @@ class Generation(Value):
             *(
                 f"{case_id}: stored or locked, but not declared"
                 for store in self.stores
-                for case_id in self._stale(store, store.read_locks(self.operators))
+                for case_id in self._stale(store, self._entries(store))
             ),
         ]
 
@@ -372,7 +372,7 @@ class Generation(Value):
         """Write the lock of each folder: what went there, and the ids that are no longer declared and were removed."""
         for target in dict.fromkeys(self.targets.values()):
             mine = [item for item in produced if self.targets[item.id] == target]
-            entries = target.read_locks(self.operators)
+            entries = self._entries(target)
             stale = self._stale(target, entries)
             made = {item.id: item.entry for item in mine if item.entry is not None}
             kept = {case_id: entry for case_id, entry in (entries | made).items() if case_id not in stale}
@@ -386,6 +386,14 @@ class Generation(Value):
                     target.path(case_id).parent.rmdir()
             yield target, mine, stale
 
+    def _entries(self, target: Target) -> dict[str, LockEntry]:
+        """The lock's lines of these operators, but of none that another root's hides."""
+        entries = target.read_locks(self.operators)
+        return {case_id: one for case_id, one in entries.items() if not self._is_hidden(target, case_id)}
+
+    def _is_hidden(self, target: Target, case_id: str) -> bool:
+        return self.catalogue.hides(target.folder.parent, case_id.partition("/")[0])
+
     def _stale(self, target: Target, entries: Mapping[str, LockEntry]) -> list[str]:
         """Cases of these operators that are locked or stored in the root but no longer declared."""
         if not target.committed_only:
@@ -396,7 +404,7 @@ class Generation(Value):
         stored = {path.relative_to(target.folder).with_suffix("").as_posix() for path in files}
         declared = catalogue.drafts if operators is None else catalogue.drafts_of(*operators)
         home = {one.id for one in declared.values() if catalogue.root_of(one.operator).stored == target.folder}
-        return sorted((stored | set(entries)) - home)
+        return sorted(one for one in (stored | set(entries)) - home if not self._is_hidden(target, one))
 
 
 def plan_generation(session: Session, query: Query, out: Path | None, form: str, *, check: bool) -> Generation:

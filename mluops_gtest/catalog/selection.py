@@ -9,6 +9,7 @@ import contextlib
 import fnmatch
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +32,7 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.casefiles.lock import case_path
 from mluops_gtest.catalog.declaration_cache import DeclaredCases, load_declarations
-from mluops_gtest.catalog.operators import Operators, load_operators
+from mluops_gtest.catalog.operators import Operators, load_operators, operator_name
 from mluops_gtest.catalog.replaced import Successors, read_replaced, replaced_words
 from mluops_gtest.catalog.root import BUILTIN, Root, find_roots
 from mluops_gtest.core.case import NAMED_TAGS, TAGS, CaseDraft, Query
@@ -59,6 +60,13 @@ class Catalogue:
             file = self.operators.files[operator]
             self._homes[operator] = next(root for root in self.roots if file.is_relative_to(root.generators))
         return self._homes[operator]
+
+    def hides(self, root: Path, operator: str) -> bool:
+        """The root has an operator of that canonical name, and a later root's is taken."""
+        generators = root / "generators"
+        return any(
+            file.is_relative_to(generators) and operator_name(file) == operator for file in self.operators.hidden
+        )
 
     @cached_property
     def drafts(self) -> dict[str, CaseDraft]:
@@ -106,7 +114,7 @@ class Catalogue:
         home = self.root_of(operator)
         for root in self.roots:
             path = root.cases / f"{operator}.yaml"
-            if root is not home and os.path.lexists(path):
+            if root is not home and not self.hides(root.path, operator) and os.path.lexists(path):
                 raise DeclarationError(
                     f"{path}: the operator {operator} lives in {self.operators.files[operator]}, so its "
                     f"cases belong in {home.cases / path.name}. Move them there, or leave out one --root."
@@ -139,6 +147,10 @@ class Catalogue:
             return None
         draft = self.draft(inside.with_suffix("").as_posix())
         if draft is not None and self.stored_path(draft.id) != resolved:
+            if any(
+                self.hides(root.path, draft.operator) for root in self.roots if resolved.is_relative_to(root.stored)
+            ):
+                return None
             raise ContentError(
                 f"{resolved}: the case {draft.id} lives in another root, its file is {self.stored_path(draft.id)}. "
                 "Remove one of the two files, or leave out one --root."
@@ -378,6 +390,10 @@ def _on_disk(catalogue: Catalogue, path: Path) -> Iterator[Selected]:
             yield Selected(file.as_posix(), "", (), path == file, path=file)
 
 
+class HiddenOperatorWarning(UserWarning):
+    """Several roots have an operator of one name."""
+
+
 class Session:
     """The content that a command works with, loaded on first use."""
 
@@ -386,7 +402,16 @@ class Session:
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        return Catalogue(*find_roots(self._roots))
+        catalogue = Catalogue(*find_roots(self._roots))
+        for file in catalogue.operators.hidden:
+            name = operator_name(file)
+            warnings.warn(
+                f"{name}: {catalogue.operators.files[name]} is taken, the operator of the last root that has it; "
+                f"{file} is not. To take the other one, name its --root last.",
+                HiddenOperatorWarning,
+                stacklevel=2,
+            )
+        return catalogue
 
     def select(self, query: Query) -> Selection:
         """The cases that the query means."""

@@ -106,7 +106,9 @@ class StoredCases:
         entries = LockEntries()
         places: dict[str, Path] = {}
         for folder in [root.stored for root in self._catalogue.roots]:
-            found = read_locks(folder, self._operators)
+            found = read_locks(
+                folder, [one for one in self._operators if not self._catalogue.hides(folder.parent, one)]
+            )
             for entry in [found[case_id] for case_id in sorted(entries.keys() & found)]:
                 raise ContentError(
                     f"{lock_path(places[entry.id], entry.operator)} and {lock_path(folder, entry.operator)} both have "

@@ -8,8 +8,9 @@ import os
 import platform
 import resource
 import sys
+import warnings
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
 import click
 
@@ -230,10 +231,27 @@ _UNUSABLE: Final = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP)
 _MAX_OF_A_PATH: Final = 200
 
 
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,  # noqa: ARG001 - the signature is Python's
+    line: str | None = None,
+) -> None:
+    """Print what the package warns of as a sentence, and what others warn of with its place."""
+    is_ours = issubclass(category, UserWarning)
+    words = f"warning: {message}" if is_ours else warnings.formatwarning(message, category, filename, lineno, line)
+    echo_error(words.rstrip())
+
+
 def run_main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code."""
     try:
-        result: Any = cli.main(arguments, prog_name="mluops-test", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _show_warning
+            result: Any = cli.main(arguments, prog_name="mluops-test", standalone_mode=False)
         return result if isinstance(result, int) else int(ExitCode.OK)
     except HarnessError as error:
         echo_error(f"error: {error}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import mluops_gtest as mt
 from mluops_gtest.catalog import root as content_root
 from tests.e2e.conftest import replace_in, wrong
 from tests.support.toy_root import write_other_root
@@ -22,8 +23,8 @@ def other(cli, tmp_path):
     return root
 
 
-def roots_of(toy, other):
-    return ("--root", toy, "--root", other)
+def roots_of(*roots):
+    return tuple(word for root in roots for word in ("--root", root))
 
 
 def tree(root):
@@ -146,12 +147,26 @@ class TestRoots:
         assert cli("generate", "--op", "shift_by", *roots).code == 0
         assert cli("generate", "--all", "--out", tmp_path / "out", *roots).code == 0
 
-    def test_an_operator_in_two_roots_names_both_files(self, cli, toy, tmp_path):
+    def test_of_an_operator_in_two_roots_the_last_one_is_taken(self, cli, run, toy, other, tmp_path):
         twin = tmp_path / "twin"
         shutil.copytree(toy, twin)
-        result = cli("list", *roots_of(toy, twin)).expect_error(3, "Two operators are called 'scale_by'")
-        for root in (toy, twin):
-            assert str(root / "generators" / "scale_by.py") in result.err
+        replace_in(twin / "cases" / "scale_by.yaml", "ramp_{n}", "slope_{n}")
+        replace_in(twin / "generators" / "scale_by.py", 'summary="', 'summary="Mine: ')
+        cli("generate", "--all", "--root", twin).expect_code(0)
+        files = [root / "generators" / "scale_by.py" for root in (toy, twin)]
+        for roots, taken, name in (((toy, other, twin), 1, "slope_2"), ((twin, other, toy), 0, "ramp_2")):
+            result = run(f"scale_by/{name}", "shift_by", "-j", "2", "--isolate", *roots_of(*roots)).expect_code(0)
+            assert result.err.count(f"warning: scale_by: {files[taken]} is taken") == 1
+            assert f"{files[1 - taken]} is not" in result.err
+            assert f"scale_by/{name}" in result.results
+            other_name = "ramp_2" if taken else "slope_2"
+            cli("run", f"scale_by/{other_name}", *roots_of(*roots)).expect_error(5, "is not a case id")
+            assert ("Mine: " in cli("ops", *roots_of(*roots)).out) == (taken == 1)
+            assert cli("generate", "--all", "--check", *roots_of(*roots)).code == 0
+        # A stored file of the hidden one is a file like any other.
+        assert run(toy / "prototxt" / "scale_by" / "ramp_2.prototxt", *roots_of(toy, twin)).code == 0
+        with pytest.warns(UserWarning, match="scale_by: .* is taken"):
+            assert mt.run("scale_by/slope_2", roots=(str(toy), str(twin))).exit_code == 0
 
     def test_a_released_name_in_two_roots_names_both_files(self, cli, toy, other):
         generator = replace_in(other / "generators" / "shift_by.py", '"shift"', '"scale"')
