@@ -7,6 +7,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.support.native import compile_library, needs_gcc
+from tests.support.released_functions import released_functions
 
 EXAMPLE = ROOT / "examples" / "c_backend" / "mluops_host.h"
 # Offered by the example beside what the harness calls.
@@ -107,9 +108,12 @@ def constants_in(header):
     return {name: int(number) for name, number in re.findall(r"\b(MLUOP_\w+) = (\d+)", header)}
 
 
-def test_the_prototypes_are_those_of_the_example(cli):
+def test_the_prototypes_are_those_of_the_example_and_of_the_released_header(cli):
     printed, example = functions_in(cli("ops", "--c").out), functions_in(EXAMPLE.read_text())
-    assert printed == {name: arguments for name, arguments in example.items() if name not in NOT_CALLED}
+    released = {name: list(map(normal, arguments)) for name, arguments in released_functions().items()}
+    offered = {name: arguments for name, arguments in example.items() if name not in NOT_CALLED}
+    assert {**offered, **released} == {**released, **offered}
+    assert printed == {**offered, **released}
 
 
 def test_the_constants_are_those_of_the_example(cli):

@@ -1,5 +1,7 @@
 """`mluops-test schema`: any protobuf tool reads our files with what it prints."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.casefiles.text_reader import read_text
 from tests.conftest import ROOT
 from tests.support.protoc import needs_protoc, protoc
+from tests.support.released_functions import RELEASED_MESSAGES, released_fields
 
 FILES = ["mluoptest.proto", "mluops_gtest_expect.proto"]
 # One message of all cases, so that one call of protoc reads them all.
@@ -34,6 +37,26 @@ def test_it_knows_the_operators_of_the_root(cli, toy):
     own = cli("schema", "--root", toy).out
     assert "message ScaleParam {\n  optional int32 factor = 1 [default = 2];\n}\n" in own
     assert "get_indice_pairs_param" not in own
+
+
+def test_messages_are_the_released_ones(operators):
+    messages = {one.params.message: one.params for one in operators.values() if one.params is not None}
+    for name, (node, _) in RELEASED_MESSAGES.items():
+        declared = messages[name]
+        assert f"{declared.field} {declared.number}" == node
+        ours = {one.number: (one.name, one.enum.name if one.enum else one.type, one.label) for one in declared.fields}
+        assert ours == {number: words[:3] for number, words in released_fields(name).items()}
+
+
+def test_defaults_are_the_released_ones(cli):
+    text = cli("schema").out
+    for name in RELEASED_MESSAGES:
+        fields = text.partition(f"message {name} {{\n")[2].partition("}")[0]
+        for number, (field, kind, label, default) in released_fields(name).items():
+            found = re.search(rf"^  {label} {kind} {field} = {number}(?: \[default = (.*)\])?;$", fields, re.M)
+            assert found, (name, field)
+            # 0 is what a reader takes where no default stands; floats are written with their point.
+            assert (found[1] or "0").removesuffix(".0") == (default or "0"), (name, field)
 
 
 @pytest.mark.slow
