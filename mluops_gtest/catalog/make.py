@@ -365,6 +365,10 @@ def changed(case: Case, changes: Mapping[str, Change], params: Params) -> Case:
     )
 
 
+# Strides may spread few elements over more memory than there is.
+_LAID_OUT_BYTES = 1 << 28
+
+
 def _change(tensor: Tensor, change: Change) -> Tensor:
     """The tensor with another descriptor; its values stay where each element stays where it is."""
     desc = TensorDesc(
@@ -373,8 +377,11 @@ def _change(tensor: Tensor, change: Change) -> Tensor:
         tensor.desc.dims if change.dims is None else change.dims,
         change.strides,
     )
-    stays = (desc.dtype, desc.dims) == (tensor.desc.dtype, tensor.desc.dims) and not desc.is_strided
-    return replace(tensor, desc=desc, data=tensor.data if stays else None)
+    stays = (desc.dtype, desc.dims) == (tensor.desc.dtype, tensor.desc.dims) and tensor.data is not None
+    if not stays or (desc.is_strided and desc.nbytes > _LAID_OUT_BYTES):
+        return replace(tensor, desc=desc, data=None)
+    is_laid_out = not (desc.is_strided or tensor.desc.is_strided)
+    return replace(tensor, desc=desc) if is_laid_out else replace(tensor, desc=desc).holding(tensor.values)
 
 
 def _compare_answer(draft: CaseDraft, operator: Operator, answer: CheckVerdict) -> None:
@@ -442,7 +449,9 @@ def _without_baseline(case: Case, operator: Operator, answer: CheckVerdict, *, b
     return replace(
         case,
         criteria=((),) * len(case.outputs) if bare else case.criteria,
-        inputs=tuple(bare_tensor(one) if bare or one.data is None else one for one in case.inputs),
+        inputs=tuple(
+            bare_tensor(one) if bare or one.desc.is_strided or one.data is None else one for one in case.inputs
+        ),
         outputs=tuple(map(bare_tensor, case.outputs)),
         params={**case.params, **(dict.fromkeys(operator.results, 0) if answer.status == Status.SUCCESS else {})},
     )
@@ -456,9 +465,7 @@ def bare_tensor(tensor: Tensor) -> Tensor:
 def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
     for tensor in case.inputs:
         if tensor.data is None and not tensor.desc.is_empty:
-            words = (
-                f" computes, but `change` took the values of {tensor.id!r}. Make the shape by the recipe's arguments."
-            )
+            words = f" computes, but `change` took the values of {tensor.id!r}. Make type and shape by the recipe."
             raise _refusal(draft, words)
     inputs = tuple(bare_tensor(one) if one.data is None else one for one in case.inputs)
     case = replace(case, inputs=inputs)

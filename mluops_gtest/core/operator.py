@@ -239,6 +239,9 @@ class Operator:
 
     def broken(self, call: OpCall) -> str | None:
         """What the data of a call that computes lack of what the document takes for granted, or None."""
+        for name, output in call.outputs.items():
+            if output is not None and output.desc.overlaps:
+                return f"with strides {list(output.strides or ())} elements of {name} share a place"
         for spec in self.arguments:
             words = self._misplaced(call, spec) if spec.positions else None
             if words is not None:

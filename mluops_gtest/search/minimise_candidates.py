@@ -134,7 +134,7 @@ def _input(tensor: Tensor, made: RecipeOutput) -> Tensor:
         values = tensor.values[tuple(map(slice, made.outputs.get(tensor.becomes, tensor.desc.dims)))]
     array = np.ascontiguousarray(values, tensor.desc.dtype.storage)
     desc = replace(tensor.desc.resized(array.shape), layout=made.layouts.get(tensor.id, tensor.desc.layout))
-    return replace(tensor, desc=desc, data=array.reshape(-1))
+    return replace(tensor, desc=desc).holding(array)
 
 
 def _resized(tensor: Tensor, dims: Mapping[str, tuple[int, ...]]) -> Tensor:
@@ -257,6 +257,13 @@ def plainer_params(case: Case, operator: Operator) -> Iterator[RecipeOutput]:
         for plain in dict.fromkeys((*defaults, type(value)(0), type(value)(1))):
             if plainness(np.array(plain)) < plainness(np.array(value)):
                 yield replace(made, params={**made.params, param.name: plain})
+
+
+def plainer_strides(case: Case) -> Iterator[Case]:
+    """The descriptors without strides: of all tensors, then of each; the values are those of the case."""
+    strided = [tensor.id for tensor in case.tensors if tensor.desc.is_strided]
+    for names in [strided, *([name] for name in strided if len(strided) > 1)] if strided else ():
+        yield _with_tensors(case, {name: replace(case.tensor(name).desc, strides=None) for name in names})
 
 
 _NULLS: Final = ("null_descriptor", "null_pointer")
