@@ -26,7 +26,7 @@ from mluops_gtest.core.buffers import (
 from mluops_gtest.core.call import Params
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import Cause, Excess, Places, format_reason
-from mluops_gtest.core.declaration import CheckVerdict, OutputSpec
+from mluops_gtest.core.declaration import CheckVerdict
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
