@@ -102,11 +102,11 @@ def same_values(case: Case, locked: LockEntry) -> bool:
 
 
 def declared_criteria(
-    draft: CaseDraft, operator: Operator, outputs: Iterable[Tensor]
+    draft: CaseDraft, operator: Operator, outputs: Iterable[Tensor], params: Params
 ) -> tuple[tuple[Criterion, ...], ...]:
     """What each output is held to: by the declaration, else by the operator."""
     return tuple(
-        draft.criteria.get(tensor.id) or operator.output(tensor.id).criteria.get(tensor.desc.dtype, ())
+        draft.criteria.get(tensor.id) or operator.usual_criteria(tensor.id, tensor.desc.dtype, params)
         for tensor in outputs
     )
 
@@ -119,7 +119,7 @@ def as_declared(case: Case, draft: CaseDraft, operator: Operator) -> Case:
     expect, degenerate = case.expect, draft.expect.degenerate
     if expect.degenerate != degenerate:
         expect = replace(expect, degenerate=degenerate)
-    criteria = declared_criteria(draft, operator, case.outputs)
+    criteria = declared_criteria(draft, operator, case.outputs, case.params)
     return replace(case, tags=draft.tags, doc=draft.doc, expect=expect, criteria=criteria, declared=True)
 
 
@@ -309,7 +309,9 @@ def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
         plain = replace(case, outputs=known, expect=type(case.expect)())
         baseline = baseline_of(operator, bind_values(plain, operator))
         outputs = tuple(_output(s, baseline.outputs[s.id].shape, draft.dtype) for s in operator.outputs)
-    whole = replace(case, outputs=outputs, criteria=declared_criteria(draft, operator, outputs)).with_held()
+    whole = replace(
+        case, outputs=outputs, criteria=declared_criteria(draft, operator, outputs, case.params)
+    ).with_held()
     if whole is None:
         pairs = " and ".join(f"{name} what {output} holds" for output, name in operator.held.items())
         raise _refusal(
@@ -481,7 +483,9 @@ def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
         if reason is not None:
             _refuse_open(draft, reason, tag)
     outputs = tuple(_filled(tensor, baseline, draft, operator) for tensor in case.outputs)
-    return replace(case, outputs=outputs, params={**case.params, **baseline.scalars})
+    # `change` may have changed what they depend on.
+    criteria = declared_criteria(draft, operator, outputs, case.params)
+    return replace(case, outputs=outputs, params={**case.params, **baseline.scalars}, criteria=criteria)
 
 
 def _filled(tensor: Tensor, baseline: Baseline, draft: CaseDraft, operator: Operator) -> Tensor:

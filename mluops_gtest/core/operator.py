@@ -21,6 +21,7 @@ from mluops_gtest.core.declaration import (
     Check,
     CheckGroup,
     CheckVerdict,
+    CriteriaByParam,
     Definition,
     OutputSpec,
     ParamField,
@@ -32,7 +33,7 @@ from mluops_gtest.core.declaration import (
     count_bytes,
 )
 from mluops_gtest.core.shape import PRODUCT, Axis, ShapeError, parse_shape, readable_shape
-from mluops_gtest.core.tensor import Array
+from mluops_gtest.core.tensor import Array, Criterion, DType
 
 # Beside the operators of a root: the folder with what they share.
 SHARED: Final = "_shared"
@@ -273,6 +274,11 @@ class Operator:
     def output(self, name: str) -> OutputSpec:
         """The output of that id."""
         return _first((spec for spec in self.outputs if spec.id == name), name)
+
+    def usual_criteria(self, output: str, dtype: DType, params: Params) -> tuple[Criterion, ...]:
+        """What a call with these parameters is held to where its case names nothing; empty for other types."""
+        found = self.output(output).criteria.get(dtype, ())
+        return found.of(params) if isinstance(found, CriteriaByParam) else found
 
     def input(self, name: str) -> TensorSpec:
         """The input of that id."""
