@@ -398,6 +398,29 @@ def strided(*tensors: str, doc: str, status: Status = Status.NOT_SUPPORTED, aske
     return _group(lambda operator: contiguous(_ids(operator, tensors), doc), asked_by, status=status)
 
 
+def strided_alike(
+    *tensors: str, doc: str, status: Status = Status.NOT_SUPPORTED, asked_by: AskedBy = "both"
+) -> CheckGroup:
+    """`strides_alike`: no tensor is strided, or all have one shape and the same strides, which leave no gaps; those of
+    one element do not count."""
+
+    def expand(operator: Operator) -> Iterator[Check]:
+        names = _ids(operator, tensors)
+
+        def holds(call: OpCall) -> bool:
+            descs = [desc for desc in (call.tensor(name).desc for name in names) if desc.count != 1]
+            first = next((desc for desc in descs if desc.is_strided), None)
+            if first is None:
+                return True
+            return first.is_dense and all((one.dims, one.steps) == (first.dims, first.steps) for one in descs)
+
+        yield require(
+            "strides_alike", holds, f"{', '.join(names)} must be contiguous, or strided alike without gaps", doc
+        )
+
+    return _group(expand, asked_by, status=status)
+
+
 def large(*tensors: str, doc: str, status: Status = Status.NOT_SUPPORTED, asked_by: AskedBy = "both") -> CheckGroup:
     """`<tensor>_large` each: fewer than 2^31 elements."""
     return _group(lambda operator: not_large(_ids(operator, tensors), doc), asked_by, status=status)

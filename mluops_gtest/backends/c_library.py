@@ -32,6 +32,7 @@ from mluops_gtest.backends.c_memory import (
     status_of,
 )
 from mluops_gtest.base.frozen import Value
+from mluops_gtest.core.buffers import whole_buffer
 from mluops_gtest.core.call import (
     DEFAULT_ARCH,
     DEFAULT_NRAM_BYTES,
@@ -57,7 +58,7 @@ from mluops_gtest.core.operator_parts import (
     CSignature,
     CType,
 )
-from mluops_gtest.core.tensor import Array, TensorDesc
+from mluops_gtest.core.tensor import TensorDesc
 
 # Entries of zero behind every host array: a call with contradicting sizes makes a library read a little further
 # before it refuses, and what it finds there must not depend on chance.
@@ -432,11 +433,4 @@ def _address(memory: CallMemory, name: str, arg: TensorArg | None, role: Role) -
         return None
     if arg is None or arg.array is None:
         return memory.page(name)
-    return memory.put(name, _bytes_of(arg, arg.array), role)
-
-
-def _bytes_of(arg: TensorArg, array: Array) -> Array:
-    """The buffer behind the tensor, the gaps between its strided rows included."""
-    if arg.desc.is_strided:
-        array = np.lib.stride_tricks.as_strided(array, (arg.desc.extent,), (arg.dtype.itemsize,))
-    return array.reshape(-1).view(np.uint8)
+    return memory.put(name, whole_buffer(arg, arg.array).view(np.uint8), role)

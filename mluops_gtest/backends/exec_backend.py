@@ -27,7 +27,7 @@ from msgspec import field
 from mluops_gtest.base.errors import BackendError
 from mluops_gtest.base.files import OutputPipe, remove_tree
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.core.buffers import checked_seconds, short
+from mluops_gtest.core.buffers import checked_seconds, short, whole_buffer
 from mluops_gtest.core.call import Crashed, Declined, OpCall, Status, TensorArg, Violated
 from mluops_gtest.core.case import DEVICE_VARIABLE
 from mluops_gtest.core.cause import Cause, FileSize, LegacyReason, ProgramDied
@@ -379,12 +379,7 @@ def take_outputs(call: OpCall, files: Mapping[str, Path], status: Status) -> Non
 
 def _copy(file: io.BufferedReader, arg: TensorArg, array: Array) -> int:
     """Read into the buffer; answers the bytes that the file really had."""
-    if array.flags.c_contiguous:
-        return file.readinto(array.reshape(-1).view(np.uint8).data)
-    flat = np.fromfile(file, arg.dtype.storage, arg.desc.extent)
-    if len(flat) == arg.desc.extent:
-        array[...] = arg.desc.view(flat)
-    return flat.nbytes
+    return file.readinto(whole_buffer(arg, array).view(np.uint8).data)
 
 
 KEEP_CALLS: Final = "MLUOPS_TEST_KEEP_CALLS"

@@ -324,8 +324,11 @@ class Rules(Value):
 
 
 def load_values(tensor: TensorDocument, desc: TensorDesc, rules: Rules, *, output: bool) -> tuple[Array | None, str]:
-    """The flat buffer of the tensor, or None where the file has no values for it; and what was tolerated."""
-    wanted = desc.extent
+    """The flat values of the tensor, or None where the file has none for it; and what was tolerated.
+
+    Those of an input are its whole buffer, those of an output its elements in row-major order.
+    """
+    wanted = desc.count if output else desc.extent
     for field in VALUE_FIELDS:
         entries = tensor.values.get(field.name)
         if entries is not None and len(entries):
@@ -346,7 +349,7 @@ def load_values(tensor: TensorDocument, desc: TensorDesc, rules: Rules, *, outpu
 
 def _fitted(data: Array, field: str, desc: TensorDesc, rules: Rules, output: bool) -> tuple[Array, str]:
     """The stored values, padded with zeros where an input has too few."""
-    wanted = desc.extent
+    wanted = desc.count if output else desc.extent
     if len(data) == wanted:
         return data, ""
     found = f"{field} holds {len(data)} elements, the shape {wanted}"

@@ -328,8 +328,8 @@ class _Reading:
             desc = self._desc(where, tensor)
             try:
                 data, note = load_values(tensor, desc, self.rules, output=output)
-                if data is not None and desc.count > desc.extent:
-                    check_described(desc, "repeated by strides")
+                if data is not None and (desc.is_strided if output else desc.count > desc.extent):
+                    check_described(desc, "spread by strides" if output else "repeated by strides")
             except CaseFileError as error:
                 # The values of an unknown operator are never used.
                 if self.operator is not None:
@@ -339,7 +339,8 @@ class _Reading:
             raise CaseFileError(f"{where}: {error}") from error
         if note:
             self.notes.append(f"{where}: {note}")
-        return Tensor(name, desc, data)
+        found = Tensor(name, desc, data)
+        return found if data is None or not output else found.holding(data.reshape(desc.dims))
 
     def _desc(self, where: str, tensor: TensorDocument) -> TensorDesc:
         message = tensor.message

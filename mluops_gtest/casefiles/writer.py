@@ -17,6 +17,7 @@ from mluops_gtest.casefiles.elements import encode
 from mluops_gtest.casefiles.files import write_document, write_text
 from mluops_gtest.casefiles.reader import CPU, THEORY, write_criteria
 from mluops_gtest.casefiles.schema import Document, Schema, TensorDocument
+from mluops_gtest.core.buffers import whole_buffer
 from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Handle, OpCall, TensorArg
 from mluops_gtest.core.case import Case, Expect
 from mluops_gtest.core.declaration import OutputSpec, TensorSpec
@@ -62,13 +63,15 @@ def case_document(
         _write_expect(case.expect, node.Extensions[schema.expect])
     document = Document(node)
     document.inputs = [_tensor(tensor, schema, blobs_of, readable) for tensor in case.inputs]
-    document.outputs = [_tensor(tensor, schema, blobs_of, readable) for tensor in case.outputs]
+    document.outputs = [_tensor(tensor, schema, blobs_of, readable, is_output=True) for tensor in case.outputs]
     write_criteria(case.criteria, document)
     return document
 
 
-def _tensor(tensor: Tensor, schema: Schema, blobs_of: Path | None, readable: bool) -> TensorDocument:
-    desc = tensor.desc
+def _tensor(
+    tensor: Tensor, schema: Schema, blobs_of: Path | None, readable: bool, *, is_output: bool = False
+) -> TensorDocument:
+    desc, data = tensor.desc, tensor.data
     document = TensorDocument(schema.tensor())
     message = document.message
     message.id = tensor.id
@@ -77,21 +80,23 @@ def _tensor(tensor: Tensor, schema: Schema, blobs_of: Path | None, readable: boo
     message.shape.dim_stride.extend(desc.strides or ())
     message.layout = desc.layout.schema_number
     message.dtype = desc.dtype.schema_number
-    if tensor.data is None or not len(tensor.data):
+    if data is None or not len(data):
         return document
-    if tensor.data.dtype != desc.dtype.storage or tensor.data.shape != (desc.extent,):
+    if data.dtype != desc.dtype.storage or data.shape != (desc.extent,):
         raise ContentError(
-            f"Tensor {tensor.id!r} holds {tensor.data.dtype} {tensor.data.shape}; "
+            f"Tensor {tensor.id!r} holds {data.dtype} {data.shape}; "
             f"its descriptor wants {desc.dtype.storage} ({desc.extent},)."
         )
-    if blobs_of is not None and tensor.data.nbytes > BLOB_BYTES:
+    if is_output and desc.is_strided:
+        data = np.ascontiguousarray(tensor.values).reshape(-1)
+    if blobs_of is not None and data.nbytes > BLOB_BYTES:
         blob = blobs_of.with_name(f"{blobs_of.stem}.{tensor.id}.bin")
-        replace_file(blob, [tensor.data.data])
+        replace_file(blob, [data.data])
         message.path = blob.name
-    elif readable and desc.dtype in _AS_NUMBERS and np.isfinite(tensor.data).all():
-        document.values["value_f"] = tensor.data.astype("<f4")
+    elif readable and desc.dtype in _AS_NUMBERS and np.isfinite(data).all():
+        document.values["value_f"] = data.astype("<f4")
     else:
-        field, values = encode(tensor.data, desc.dtype)
+        field, values = encode(data, desc.dtype)
         document.values[field] = values
     return document
 
@@ -249,7 +254,7 @@ class CallFolderWriter:
             is_filled = "fill" in tensor and tensor["id"] not in self._operators[call.operator].held
             if tensor["id"] in files and not is_filled and (tensor["role"] == "input" or tensor["bytes"]):
                 arg = call.tensor(tensor["id"])
-                buffer_of(arg, call.array(tensor["id"])).tofile(files[tensor["id"]])
+                whole_buffer(arg, call.array(tensor["id"])).tofile(files[tensor["id"]])
         self._write_case(call, folder / CASE, files)
         (folder / CALL_TEXT).write_text("".join(f"{line}\n" for line in call_lines(description)), encoding="utf-8")
         (folder / CALL_JSON).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
@@ -266,15 +271,6 @@ class CallFolderWriter:
             if file is not None and file.stat().st_size:
                 tensor.message.path = file.name
         write_document(document, path)
-
-
-def buffer_of(arg: TensorArg, array: Array) -> Array:
-    """The tensor's whole buffer, flat; between the elements of a strided one zeros."""
-    if not arg.desc.is_strided:
-        return np.ascontiguousarray(array).reshape(-1)
-    flat = np.zeros(arg.desc.extent, arg.dtype.storage)
-    arg.desc.view(flat)[...] = array
-    return flat
 
 
 def case_of(call: OpCall, operator: Operator) -> Case:

@@ -102,11 +102,11 @@ def same_values(case: Case, locked: LockEntry) -> bool:
 
 
 def declared_criteria(
-    draft: CaseDraft, operator: Operator, outputs: Iterable[Tensor]
+    draft: CaseDraft, operator: Operator, outputs: Iterable[Tensor], params: Params
 ) -> tuple[tuple[Criterion, ...], ...]:
     """What each output is held to: by the declaration, else by the operator."""
     return tuple(
-        draft.criteria.get(tensor.id) or operator.output(tensor.id).criteria.get(tensor.desc.dtype, ())
+        draft.criteria.get(tensor.id) or operator.usual_criteria(tensor.id, tensor.desc.dtype, params)
         for tensor in outputs
     )
 
@@ -119,7 +119,7 @@ def as_declared(case: Case, draft: CaseDraft, operator: Operator) -> Case:
     expect, degenerate = case.expect, draft.expect.degenerate
     if expect.degenerate != degenerate:
         expect = replace(expect, degenerate=degenerate)
-    criteria = declared_criteria(draft, operator, case.outputs)
+    criteria = declared_criteria(draft, operator, case.outputs, case.params)
     return replace(case, tags=draft.tags, doc=draft.doc, expect=expect, criteria=criteria, declared=True)
 
 
@@ -309,7 +309,9 @@ def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
         plain = replace(case, outputs=known, expect=type(case.expect)())
         baseline = baseline_of(operator, bind_values(plain, operator))
         outputs = tuple(_output(s, baseline.outputs[s.id].shape, draft.dtype) for s in operator.outputs)
-    whole = replace(case, outputs=outputs, criteria=declared_criteria(draft, operator, outputs)).with_held()
+    whole = replace(
+        case, outputs=outputs, criteria=declared_criteria(draft, operator, outputs, case.params)
+    ).with_held()
     if whole is None:
         pairs = " and ".join(f"{name} what {output} holds" for output, name in operator.held.items())
         raise _refusal(
@@ -365,6 +367,10 @@ def changed(case: Case, changes: Mapping[str, Change], params: Params) -> Case:
     )
 
 
+# Strides may spread few elements over more memory than there is.
+_LAID_OUT_BYTES = 1 << 28
+
+
 def _change(tensor: Tensor, change: Change) -> Tensor:
     """The tensor with another descriptor; its values stay where each element stays where it is."""
     desc = TensorDesc(
@@ -373,8 +379,11 @@ def _change(tensor: Tensor, change: Change) -> Tensor:
         tensor.desc.dims if change.dims is None else change.dims,
         change.strides,
     )
-    stays = (desc.dtype, desc.dims) == (tensor.desc.dtype, tensor.desc.dims) and not desc.is_strided
-    return replace(tensor, desc=desc, data=tensor.data if stays else None)
+    stays = (desc.dtype, desc.dims) == (tensor.desc.dtype, tensor.desc.dims) and tensor.data is not None
+    if not stays or (desc.is_strided and desc.nbytes > _LAID_OUT_BYTES):
+        return replace(tensor, desc=desc, data=None)
+    is_laid_out = not (desc.is_strided or tensor.desc.is_strided)
+    return replace(tensor, desc=desc) if is_laid_out else replace(tensor, desc=desc).holding(tensor.values)
 
 
 def _compare_answer(draft: CaseDraft, operator: Operator, answer: CheckVerdict) -> None:
@@ -442,7 +451,9 @@ def _without_baseline(case: Case, operator: Operator, answer: CheckVerdict, *, b
     return replace(
         case,
         criteria=((),) * len(case.outputs) if bare else case.criteria,
-        inputs=tuple(bare_tensor(one) if bare or one.data is None else one for one in case.inputs),
+        inputs=tuple(
+            bare_tensor(one) if bare or one.desc.is_strided or one.data is None else one for one in case.inputs
+        ),
         outputs=tuple(map(bare_tensor, case.outputs)),
         params={**case.params, **(dict.fromkeys(operator.results, 0) if answer.status == Status.SUCCESS else {})},
     )
@@ -456,9 +467,7 @@ def bare_tensor(tensor: Tensor) -> Tensor:
 def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
     for tensor in case.inputs:
         if tensor.data is None and not tensor.desc.is_empty:
-            words = (
-                f" computes, but `change` took the values of {tensor.id!r}. Make the shape by the recipe's arguments."
-            )
+            words = f" computes, but `change` took the values of {tensor.id!r}. Make type and shape by the recipe."
             raise _refusal(draft, words)
     inputs = tuple(bare_tensor(one) if one.data is None else one for one in case.inputs)
     case = replace(case, inputs=inputs)
@@ -474,7 +483,9 @@ def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
         if reason is not None:
             _refuse_open(draft, reason, tag)
     outputs = tuple(_filled(tensor, baseline, draft, operator) for tensor in case.outputs)
-    return replace(case, outputs=outputs, params={**case.params, **baseline.scalars})
+    # `change` may have changed what they depend on.
+    criteria = declared_criteria(draft, operator, outputs, case.params)
+    return replace(case, outputs=outputs, params={**case.params, **baseline.scalars}, criteria=criteria)
 
 
 def _filled(tensor: Tensor, baseline: Baseline, draft: CaseDraft, operator: Operator) -> Tensor:

@@ -21,7 +21,7 @@ from typing import Any, Final, get_args
 from mluops_gtest.base.errors import ContentError, OperatorError, UnknownNameError, suggestion
 from mluops_gtest.base.files import settled_bytecode
 from mluops_gtest.core.call import Status
-from mluops_gtest.core.declaration import AskedBy, Check, OutputSpec, ParamField
+from mluops_gtest.core.declaration import AskedBy, Check, CriteriaByParam, OutputSpec, ParamField
 from mluops_gtest.core.operator import SHARED, Operator, raised_at
 from mluops_gtest.core.operator_parts import C_API, RECIPES, REDUCTIONS, SPACE, KnownOperators, Part, T
 
@@ -444,8 +444,12 @@ def _query_mistakes(operator: Operator) -> Iterator[tuple[str, str]]:
 def _output_mistakes(spec: OutputSpec, operator: Operator) -> Iterator[str]:
     if not spec.criteria:
         yield "has no criteria. Write {DType.FLOAT: diff1_and_diff2(3e-3)} or similar."
+    params = [field.name for field in operator.param_fields]
     for dtype, criteria in spec.criteria.items():
-        if not criteria:
+        by_param = criteria if isinstance(criteria, CriteriaByParam) else None
+        if by_param is not None and by_param.param not in params:
+            yield f"has criteria by the unknown parameter {by_param.param!r}.{suggestion(by_param.param, params)}"
+        if not criteria or (by_param is not None and not (by_param.criteria and all(by_param.criteria.values()))):
             yield f"has no criteria for {dtype.value}. Add them, or remove the type."
     counting = (*operator.results, *(other.id for other in operator.outputs if other is not spec))
     if spec.rows_owned is not None and spec.rows_owned not in counting:

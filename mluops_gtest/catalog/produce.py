@@ -300,7 +300,7 @@ def _released(case: Case, operator: Operator) -> Case:
         inputs=_numbered(case.inputs, "input"),
         outputs=_numbered(case.outputs, "output"),
         criteria=tuple(
-            operator.output(tensor.id).criteria.get(tensor.desc.dtype, ()) if criteria == () else criteria
+            operator.usual_criteria(tensor.id, tensor.desc.dtype, case.params) if criteria == () else criteria
             for criteria, tensor in zip(case.criteria, case.outputs, strict=True)
         ),
     )

@@ -187,6 +187,12 @@ def _of_alike_tensors(operator: Operator, base: Case) -> Iterator[Kind]:
     for _, names in _groups({spec.id: spec.shape for spec in operator.tensors}):
         for what, change in (("rank_more", _one_axis_more), ("rank_less", _one_axis_less)):
             yield Kind("_and_".join(names), what, "rank", _changing(change, *names))
+        for what, strides_of in _STRIDES.items():
+            apply = _changing(partial(_strided, strides_of=strides_of), *names)
+            case = apply(base)
+            # Strides that are right together alone.
+            if case is not None and not broken_checks(operator, case):
+                yield Kind("_and_".join(names), f"strided_{what}", STRIDED, apply)
 
 
 def _groups(values: Mapping[str, Any]) -> Iterator[tuple[Any, list[str]]]:

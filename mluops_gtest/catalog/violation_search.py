@@ -156,9 +156,9 @@ def call_key(case: Case) -> object:
 
 
 def _lacks_memory(case: Case) -> bool:
-    """An input has no values, or an output no buffer, which a call that computes needs."""
+    """An input has no values, or an output no place for each element, which a call that computes needs."""
     bare = any(tensor.data is None and not tensor.desc.is_empty for tensor in case.inputs)
-    return bare or any(tensor.id in case.expect.null_pointer for tensor in case.outputs)
+    return bare or any(one.id in case.expect.null_pointer or one.desc.overlaps for one in case.outputs)
 
 
 def least_violations(search: Search, place: int) -> LeastViolations:

@@ -8,9 +8,10 @@ from itertools import groupby
 
 from mluops_gtest.catalog.selection import Catalogue
 from mluops_gtest.core.case import CaseDraft
-from mluops_gtest.core.declaration import OutputSpec, TensorSpec
+from mluops_gtest.core.declaration import CriteriaByParam, OutputSpec, TensorSpec
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import C_API
+from mluops_gtest.core.tensor import Criterion
 from mluops_gtest.results.reports.markdown_summary import code, table, text
 
 
@@ -46,11 +47,17 @@ def _tensors(operator: Operator) -> list[str]:
 
 
 def criteria_in_words(spec: OutputSpec) -> str:
-    """`float: diff1 ≤ 0.003, diff2 ≤ 0.003; half: …`."""
-    return "; ".join(
-        f"{dtype.value}: " + ", ".join(f"{one.kind.value} ≤ {one.threshold:g}" for one in required)
-        for dtype, required in spec.criteria.items()
-    )
+    """`float: diff1 ≤ 0.003, diff2 ≤ 0.003; half: …`, by parameter `float: diff3 ≤ 0 with mode 0, … with mode 1; …`."""
+
+    def listed(required: tuple[Criterion, ...], where: str = "") -> str:
+        return ", ".join(f"{one.kind.value} ≤ {one.threshold:g}" for one in required) + where
+
+    def in_words(required: tuple[Criterion, ...] | CriteriaByParam) -> str:
+        if not isinstance(required, CriteriaByParam):
+            return listed(required)
+        return ", ".join(listed(of, f" with {required.param} {value}") for value, of in required.criteria.items())
+
+    return "; ".join(f"{dtype.value}: {in_words(required)}" for dtype, required in spec.criteria.items())
 
 
 def _promises(spec: TensorSpec | OutputSpec) -> Iterator[str]:

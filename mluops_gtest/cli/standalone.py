@@ -130,7 +130,7 @@ def _describe_tensors(failure: Failure, result: CaseResult) -> Iterator[TensorFa
             True,
             {"expected": expected, "kept": kept, "held": _held(case, tensor, kept)},
             preset=spec.preset,
-            criteria=criteria or spec.criteria.get(tensor.desc.dtype, ()),
+            criteria=criteria or failure.operator.usual_criteria(tensor.id, tensor.desc.dtype, case.params),
             allowed=allowed,
             may_stay=tensor.id in expectation.may_stay,
             may_clear=tensor.id in failure.operator.may_clear(expectation.answer),

@@ -199,6 +199,9 @@ def _buffer(facts: TensorFacts) -> Iterator[str]:
         arrays["held"] = ("unsigned char", _join([str(byte) for byte in facts.arrays["held"].view(np.uint8)]))
     if "kept" in facts.arrays:
         arrays["kept"] = ("unsigned char", _join([str(int(kept)) for kept in facts.arrays["kept"]]))
+    if facts.is_output and desc.is_strided:
+        places = desc.view(np.arange(desc.extent)).reshape(-1)
+        arrays["places"] = ("long", _join([str(place) for place in places]))
     if expected is not None:
         arrays["expected"] = ("double", _join([_double(float(value)) for value in expected]) or "0")
     for field, (kind, numbers) in arrays.items():
@@ -210,6 +213,7 @@ def _buffer(facts: TensorFacts) -> Iterator[str]:
         "dtype": f"MLUOP_DTYPE_{desc.dtype.name}",
         "bytes": str(desc.nbytes),
         "item": str(desc.dtype.itemsize),
+        "elements": str(desc.count),
         **{field: f"{name}_{field}" for field in arrays},
         "owned": str(0 if expected is None else expected.size),
         **{kind.value: repr(limits.get(kind, -1.0)) for kind in _CRITERIA},

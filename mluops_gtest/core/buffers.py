@@ -158,6 +158,20 @@ def fill(data: Array, pattern: Array) -> None:
     data.view(pattern.dtype)[:] = pattern[0]
 
 
+def whole_buffer(arg: TensorArg, array: Array) -> Array:
+    """The flat buffer behind the tensor's array, the gaps between strided elements included."""
+    if arg.desc.is_strided:
+        return np.lib.stride_tricks.as_strided(array, (arg.desc.extent,), (arg.dtype.itemsize,))
+    return np.ascontiguousarray(array).reshape(-1)
+
+
+def gaps_touched(data: Array, desc: TensorDesc, pattern: Array) -> Array:
+    """The places in a strided tensor's buffer that belong to no element and no longer hold the pattern."""
+    touched = data.view(pattern.dtype) != pattern[0]
+    desc.view(touched)[...] = False
+    return np.flatnonzero(touched)
+
+
 def places_holding(values: Array, pattern: Array) -> Array:
     """The flat indices of the elements that still hold the pattern."""
     cells = _cells(values, pattern)

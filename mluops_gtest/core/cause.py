@@ -80,6 +80,21 @@ class InputChanged(CauseBase):
     zh = "改写了输入 {input}（第 {element} 个元素）"
 
 
+class GapWritten(CauseBase):
+    """Places between the elements of a strided output were written; `first` is an element of its buffer."""
+
+    output: str
+    elements: int
+    first: int
+
+    zh = "改写了 {output} 各元素之间的间隙（{elements} 处，首处为缓冲区第 {first} 个元素）"
+
+    def en(self) -> str:
+        """How many places, and where the first is."""
+        places = pluralize(self.elements, "place")
+        return f"wrote to {places} between the strided elements of {self.output}, first at {self.first} of its buffer"
+
+
 class HostArrayChanged(CauseBase):
     """A C array that is const was written."""
 

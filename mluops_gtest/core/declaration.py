@@ -84,12 +84,23 @@ class TensorSpec(Value):
         return {None: self.names} if isinstance(self.names, str) else self.names or {}
 
 
+class CriteriaByParam(Value):
+    """Criteria by the value of a parameter; a call with another value has the first."""
+
+    param: str
+    criteria: Mapping[ParamValue, tuple[Criterion, ...]]
+
+    def of(self, params: Params) -> tuple[Criterion, ...]:
+        """Those of a call with these parameters."""
+        return self.criteria.get(params.get(self.param, 0), next(iter(self.criteria.values()), ()))
+
+
 class OutputSpec(Value):
     """An output: like an input, with its criteria per dtype and what the caller owes it before the call."""
 
     id: str
     shape: str
-    criteria: Mapping[DType, tuple[Criterion, ...]]
+    criteria: Mapping[DType, tuple[Criterion, ...] | CriteriaByParam]
     layouts: tuple[Layout, ...] | None = (Layout.ARRAY,)
     # The value that the document asks the caller to preset; None: the buffer is poisoned.
     preset: int | None = None

@@ -21,6 +21,7 @@ from mluops_gtest.core.declaration import (
     Check,
     CheckGroup,
     CheckVerdict,
+    CriteriaByParam,
     Definition,
     OutputSpec,
     ParamField,
@@ -32,7 +33,7 @@ from mluops_gtest.core.declaration import (
     count_bytes,
 )
 from mluops_gtest.core.shape import PRODUCT, Axis, ShapeError, parse_shape, readable_shape
-from mluops_gtest.core.tensor import Array
+from mluops_gtest.core.tensor import Array, Criterion, DType
 
 # Beside the operators of a root: the folder with what they share.
 SHARED: Final = "_shared"
@@ -239,6 +240,9 @@ class Operator:
 
     def broken(self, call: OpCall) -> str | None:
         """What the data of a call that computes lack of what the document takes for granted, or None."""
+        for name, output in call.outputs.items():
+            if output is not None and output.desc.overlaps:
+                return f"with strides {list(output.strides or ())} elements of {name} share a place"
         for spec in self.arguments:
             words = self._misplaced(call, spec) if spec.positions else None
             if words is not None:
@@ -270,6 +274,11 @@ class Operator:
     def output(self, name: str) -> OutputSpec:
         """The output of that id."""
         return _first((spec for spec in self.outputs if spec.id == name), name)
+
+    def usual_criteria(self, output: str, dtype: DType, params: Params) -> tuple[Criterion, ...]:
+        """What a call with these parameters is held to where its case names nothing; empty for other types."""
+        found = self.output(output).criteria.get(dtype, ())
+        return found.of(params) if isinstance(found, CriteriaByParam) else found
 
     def input(self, name: str) -> TensorSpec:
         """The input of that id."""

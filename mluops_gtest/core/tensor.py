@@ -186,9 +186,49 @@ class TensorDesc(Value):
         steps = tuple(s * size if d > 1 else 0 for d, s in zip(self.dims, self.strides, strict=True))
         return as_strided(flat, self.dims, steps)
 
+    @property
+    def steps(self) -> tuple[tuple[int, int], ...]:
+        """Stride and length of every axis that has more than one place, also where no strides are given."""
+        strides = contiguous(self.dims) if self.strides is None else self.strides
+        return tuple((s, d) for d, s in zip(self.dims, strides, strict=True) if d != 1)
+
+    @property
+    def is_dense(self) -> bool:
+        """In some order of its axes it is contiguous, without gaps."""
+        ordered = sorted(self.steps)
+        return all(s == math.prod(d for _, d in ordered[:place]) for place, (s, _) in enumerate(ordered))
+
+    @property
+    def overlaps(self) -> bool:
+        """Two elements have one place."""
+        if not self.is_strided:
+            return False
+        axes, reach = sorted(self.steps), 0
+        for stride, length in axes:
+            if stride <= reach:
+                break
+            reach += (length - 1) * stride
+        else:
+            return False
+        import numpy as np  # late, as all of numpy in the model
+
+        # Axes that reach into each other may keep their elements apart all the same.
+        places = np.zeros(1, np.int64)
+        for stride, length in axes:
+            places = np.unique(np.add.outer(places, stride * np.arange(length)))
+        return len(places) < self.count
+
     def resized(self, dims: tuple[int, ...]) -> "TensorDesc":
-        """The same type and layout with other dims, contiguous."""
-        return replace(self, dims=dims, strides=None)
+        """The same type and layout with other dims: axes in the same order in memory, gaps between them as long."""
+        if self.strides is None or not self.is_strided or len(dims) != len(self.dims):
+            return replace(self, dims=dims, strides=None)
+        strides, reach, new_reach = list(self.strides), 0, 0
+        for axis in sorted(range(len(dims)), key=lambda axis: strides[axis]):
+            length, stride = self.dims[axis], strides[axis]
+            if length > 1 and stride:
+                strides[axis] = stride - reach + new_reach if stride >= reach else stride
+                reach, new_reach = length * stride, dims[axis] * strides[axis]
+        return replace(self, dims=dims, strides=tuple(strides))
 
 
 def contiguous(dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -206,13 +246,18 @@ class Tensor(Value):
     becomes: str = ""
 
     def holding(self, array: Array) -> "Tensor":
-        """The tensor with these values, an array of shape `dims`, laid out as its descriptor says; 0 between them."""
+        """The tensor with these values, an array of shape `dims`, laid out as its descriptor says.
+
+        The same values lie in the gaps; where places are shared, the first ones lie there.
+        """
         import numpy as np
 
+        flat = np.ascontiguousarray(array, self.desc.dtype.storage).reshape(-1)
         if not self.desc.is_strided:
-            return replace(self, data=np.ascontiguousarray(array, self.desc.dtype.storage).reshape(-1))
-        data = np.zeros(self.desc.extent, self.desc.dtype.storage)
-        self.desc.view(data)[...] = array
+            return replace(self, data=flat)
+        data = np.resize(flat, self.desc.extent)
+        if not self.desc.overlaps:
+            self.desc.view(data)[...] = array
         return replace(self, data=data)
 
     @property

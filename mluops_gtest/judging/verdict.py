@@ -23,9 +23,10 @@ from mluops_gtest.core.buffers import (
     places_holding,
     places_touched,
 )
+from mluops_gtest.core.call import Params
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import Cause, Excess, Places, format_reason
-from mluops_gtest.core.declaration import CheckVerdict, OutputSpec
+from mluops_gtest.core.declaration import CheckVerdict
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
@@ -233,7 +234,7 @@ def judge_values(
     """
     judgement = Judgement()
     judgement.compare_scalars(expectation.results, scalars, arbiter)
-    judge_output = _OutputJudge(judgement, operator, expectation, bitwise, elementwise, explainer, arbiter)
+    judge_output = _OutputJudge(judgement, operator, case.params, expectation, bitwise, elementwise, explainer, arbiter)
     wrong_counts: set[str] = set()
     pairs = list(zip(expectation.outputs, case.criteria, strict=True))
     # What counts the rows of others comes first: where it is wrong, nobody knows which rows to compare.
@@ -253,19 +254,18 @@ def judge_values(
 
 
 def effective_criteria(
-    dtype: DType, criteria: tuple[Criterion, ...], spec: OutputSpec, *, recomputed: bool
+    dtype: DType, criteria: tuple[Criterion, ...], usual: tuple[Criterion, ...], *, recomputed: bool
 ) -> tuple[Criterion, ...]:
-    """Integers are exact whatever a file names; a file without criteria gets the operator's own.
+    """Integers are exact whatever a file names; a file without criteria gets the `usual` ones of the operator.
 
     So does one that asks diff3 = 0 of floats which the operator rounds and whose right values it does not store: right
     implementations differ from the reference in the last bits.
     """
     if dtype.is_integer:
         return exact()
-    own = spec.criteria.get(dtype, ())
     asks_for_bits = any(c.kind.canonical is CriterionKind.DIFF3 and c.threshold == 0 for c in criteria)
-    is_rounded = any(c.threshold > 0 for c in own)
-    return own if not criteria or (recomputed and asks_for_bits and is_rounded) else criteria
+    is_rounded = any(c.threshold > 0 for c in usual)
+    return usual if not criteria or (recomputed and asks_for_bits and is_rounded) else criteria
 
 
 @dataclass(slots=True)
@@ -274,6 +274,7 @@ class _OutputJudge:
 
     judgement: Judgement
     operator: Operator
+    params: Params
     expectation: Expectation
     bitwise: bool
     elementwise: ElementwiseCheck | None
@@ -284,7 +285,7 @@ class _OutputJudge:
         """Judge the rows that the operator owns."""
         judgement, check = self.judgement, self.elementwise
         spec, dtype = self.operator.output(tensor.id), tensor.desc.dtype
-        wanted = self._criteria(tensor, criteria, spec)
+        wanted = self._criteria(tensor, criteria)
         if not wanted:
             judgement.suspicions.append(cause.NoCriterion(tensor.id, dtype.value))
             return
@@ -326,9 +327,10 @@ class _OutputJudge:
             judgement.constant[tensor.id] = is_constant_baseline(tensor, self.operator, self.expectation.counts)
         let_go(baseline)
 
-    def _criteria(self, tensor: Tensor, criteria: tuple[Criterion, ...], spec: OutputSpec) -> tuple[Criterion, ...]:
+    def _criteria(self, tensor: Tensor, criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
         dtype = tensor.desc.dtype
-        wanted = effective_criteria(dtype, criteria, spec, recomputed=self.expectation.recomputed)
+        usual = self.operator.usual_criteria(tensor.id, dtype, self.params)
+        wanted = effective_criteria(dtype, criteria, usual, recomputed=self.expectation.recomputed)
         if criteria and wanted != criteria and not dtype.is_integer:
             words = ", ".join(f"{criterion.kind.value} ≤ {criterion.threshold:g}" for criterion in wanted)
             self.judgement.notes.append(

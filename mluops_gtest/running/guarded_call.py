@@ -20,6 +20,7 @@ from mluops_gtest.core.buffers import (
     bind_values,
     fill,
     first_difference,
+    gaps_touched,
     has_buffer,
     owned_rows,
     pattern_of,
@@ -137,7 +138,17 @@ class GuardedCall:
         """Writes outside buffers and into inputs."""
         overruns = [buffer.overrun(name) for name, buffer in self._buffers.items()]
         changes = [self._input_change(tensor) for tensor in self._case.inputs if tensor.id in self._buffers]
-        return [violation for violation in (*overruns, *changes) if violation is not None]
+        gaps = [self._gap_written(tensor) for tensor in self._case.outputs if tensor.id in self._buffers]
+        return [violation for violation in (*overruns, *changes, *gaps) if violation is not None]
+
+    def _gap_written(self, tensor: Tensor) -> cause.GapWritten | None:
+        """What lies between the elements of a strided output and is not as before; a call that computes nothing is held
+        to all of the buffer elsewhere."""
+        if not (tensor.desc.is_strided and self._expectation.answer.computes):
+            return None
+        pattern = pattern_of(tensor.desc.dtype, self._operator.output(tensor.id).filling)
+        places = gaps_touched(self._buffers[tensor.id].data, tensor.desc, pattern)
+        return cause.GapWritten(tensor.id, len(places), int(places[0])) if len(places) else None
 
     def _input_change(self, tensor: Tensor) -> cause.InputChanged | None:
         """The first element of an input that is not as it must be; None for one as it was, or as it may become."""

@@ -100,6 +100,7 @@ def _mark(cause: c.Cause) -> Mark:
             | c.FileSize(output=name)
             | c.StillWritten(output=name)
             | c.InputChanged(input=name)
+            | c.GapWritten(output=name)
             | c.HostArrayChanged(array=name)
             | c.PageWritten(tensor=name)
         ):
@@ -359,6 +360,8 @@ class _Search:
     def _settings(self, case: Case) -> Iterator[Offer]:
         for made in simpler_calls.plainer_params(case, self._operator):
             yield self._candidates.with_call(case, made), "parameters"
+        for plainer in simpler_calls.plainer_strides(case):
+            yield self._candidates.with_call(plainer, recipe_output_of(case)), "strides"
         for expect in simpler_calls.plainer_caller(case):
             yield self._candidates.with_call(replace(case, expect=expect), recipe_output_of(case)), "caller"
 

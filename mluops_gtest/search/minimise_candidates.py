@@ -5,6 +5,7 @@ values to keep, only dims, types, parameters and null pointers.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 import numpy as np
@@ -14,11 +15,11 @@ from msgspec.structs import replace
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import bare_tensor, has_poison
 from mluops_gtest.core.buffers import ask_about_call, baseline_of, bind_values, is_constant_baseline, row_counts
-from mluops_gtest.core.call import OpCall
+from mluops_gtest.core.call import OpCall, Params
 from mluops_gtest.core.case import Case, Expect
 from mluops_gtest.core.declaration import Baseline, CheckVerdict, OutputSpec, RecipeOutput, TensorSpec, plain_params
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.core.tensor import Array, Tensor, TensorDesc, digest_tensors
+from mluops_gtest.core.tensor import Array, Criterion, Tensor, TensorDesc, digest_tensors
 
 # How often a search may call the backend.
 LIMIT = 300
@@ -48,11 +49,13 @@ class Candidates(Value):
         None where the checks answer otherwise, where the document does not define the call, or where it was tried.
         """
         operator = self.operator
+        params = {name: value for name, value in plain_params(made.params).items() if name not in operator.results}
         smaller = replace(
             case,
             inputs=tuple(_input(tensor, made) for tensor in case.inputs),
             outputs=tuple(_resized(tensor, made.outputs) for tensor in case.outputs if tensor.id in made.outputs),
-            params={name: value for name, value in plain_params(made.params).items() if name not in operator.results},
+            params=params,
+            criteria=tuple(_criteria_of(case, operator, params)),
             expect=replace(case.expect, degenerate=None),
             baseline_stored=True,
             path=None,
@@ -134,7 +137,14 @@ def _input(tensor: Tensor, made: RecipeOutput) -> Tensor:
         values = tensor.values[tuple(map(slice, made.outputs.get(tensor.becomes, tensor.desc.dims)))]
     array = np.ascontiguousarray(values, tensor.desc.dtype.storage)
     desc = replace(tensor.desc.resized(array.shape), layout=made.layouts.get(tensor.id, tensor.desc.layout))
-    return replace(tensor, desc=desc, data=array.reshape(-1))
+    return replace(tensor, desc=desc).holding(array)
+
+
+def _criteria_of(case: Case, operator: Operator, params: Params) -> Iterator[tuple[Criterion, ...] | None]:
+    """Those of the case with other parameters: the operator's own follow these."""
+    for tensor, criteria in zip(case.outputs, case.criteria, strict=True):
+        usual = partial(operator.usual_criteria, tensor.id, tensor.desc.dtype)
+        yield usual(params) if criteria == usual(case.params) else criteria
 
 
 def _resized(tensor: Tensor, dims: Mapping[str, tuple[int, ...]]) -> Tensor:
@@ -259,6 +269,13 @@ def plainer_params(case: Case, operator: Operator) -> Iterator[RecipeOutput]:
                 yield replace(made, params={**made.params, param.name: plain})
 
 
+def plainer_strides(case: Case) -> Iterator[Case]:
+    """The descriptors without strides: of all tensors, then of each; the values are those of the case."""
+    strided = [tensor.id for tensor in case.tensors if tensor.desc.is_strided]
+    for names in [strided, *([name] for name in strided if len(strided) > 1)] if strided else ():
+        yield _with_tensors(case, {name: replace(case.tensor(name).desc, strides=None) for name in names})
+
+
 _NULLS: Final = ("null_descriptor", "null_pointer")
 
 
@@ -280,9 +297,12 @@ def _without(expect: Expect, nulls: str, one: str) -> tuple[str, ...]:
 
 def with_usual_criteria(case: Case, operator: Operator) -> Case:
     """The case with criteria for every output, whatever its type: nobody uses them, but a file has one list for all."""
-    known = [(tensor, operator.output(tensor.id).criteria) for tensor in case.outputs]
-    usual = (criteria.get(tensor.desc.dtype) or next(iter(criteria.values())) for tensor, criteria in known)
-    return replace(case, criteria=tuple(usual))
+
+    def usual(tensor: Tensor) -> tuple[Criterion, ...]:
+        of = partial(operator.usual_criteria, tensor.id, params=case.params)
+        return of(tensor.desc.dtype) or of(operator.output(tensor.id).dtypes[0])
+
+    return replace(case, criteria=tuple(map(usual, case.outputs)))
 
 
 def without_values(case: Case) -> Case:

@@ -80,7 +80,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
         tuple("OpCall TensorArg TensorDesc Handle Params Array DType Layout Status".split()),  # noqa: SIM905
     ),
     "Calls from arrays": (authoring, ("call_of", "argument", "dtype_of")),
-    "Criteria": (authoring, ("exact", "diff1_and_diff2", "Criterion", "CriterionKind")),
+    "Criteria": (authoring, ("exact", "diff1_and_diff2", "Criterion", "CriteriaByParam", "CriterionKind")),
     "Random numbers": (authoring, ("Draw", "Stream")),
     "Definitions: `mluops_gtest.authoring.sum_of_terms`": (sum_of_terms, tuple(sum_of_terms.__all__)),
     "Mutants of sums: `mluops_gtest.authoring.wrong_sums`": (wrong_sums, tuple(wrong_sums.__all__)),

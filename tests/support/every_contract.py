@@ -102,6 +102,21 @@ CASES = """\
   params: {mode: 0}
   degenerate: norms are 0 by definition
   data: {recipe: placed, rows: 3, columns: 9, places: 7}
+- name: strided
+  tags: [boundary]
+  doc: "§4: any strides"
+  data: {recipe: placed, rows: 3, columns: 4, places: 7}
+  change: {x: {strides: [1, 3]}, table: {strides: [5, 1]}, norms: {strides: [2]}}
+- name: overlapping_x
+  tags: [boundary]
+  doc: "§4: elements of x may share a place"
+  data: {recipe: placed, rows: 3, columns: 4, places: 7}
+  change: {x: {strides: [2, 1]}, table: {strides: [1, 7]}}
+- name: strides_of_length_1
+  tags: [boundary]
+  doc: "§4"
+  data: {recipe: placed, rows: 2, columns: 1, places: 3}
+  change: {x: {strides: [1, 9]}, place: {strides: [1]}, table: {strides: [1, 4]}}
 - name: columns
   tags: [negative]
   doc: "§2"
@@ -248,6 +263,54 @@ class AddsToRows(Backend):
         before = table[place].copy()
         super().write(call, x, place, table, norms)
         table[place] += before
+
+
+def flat(argument):
+    return np.lib.stride_tricks.as_strided(argument.array, (argument.desc.extent,), (argument.array.itemsize,))
+
+
+class ClearsGaps(Backend):
+    def write(self, call, x, place, table, norms):
+        before, rows = table.copy(), norms.copy()
+        flat(call.tensor("table"))[...] = 0
+        flat(call.tensor("norms"))[...] = 0
+        table[...], norms[...] = before, rows
+        super().write(call, x, place, table, norms)
+
+
+class WritesOneGap(Backend):
+    def write(self, call, x, place, table, norms):
+        super().write(call, x, place, table, norms)
+        if call.outputs["norms"].desc.extent > 2:
+            flat(call.tensor("norms"))[1:2] = norms[:1]
+
+
+class StridesOfTable(Backend):
+    """x is read as the table lies."""
+
+    def write(self, call, x, place, table, norms):
+        buffer, (row, column) = flat(call.tensor("x")), call.tensor("table").strides or table.shape[::-1][:1] + (1,)
+        places = np.add.outer(np.arange(len(x)) * row, np.arange(x.shape[1]) * column)
+        super().write(call, buffer[np.minimum(places, len(buffer) - 1)], place, table, norms)
+
+
+class StridesInBytes(Backend):
+    def write(self, call, x, place, table, norms):
+        strides = call.tensor("x").strides
+        if strides is not None:
+            x = np.lib.stride_tricks.as_strided(x, x.shape, strides).copy()
+        super().write(call, x, place, table, norms)
+
+
+class ReadsContiguously(Backend):
+    def write(self, call, x, place, table, norms):
+        super().write(call, np.resize(flat(call.tensor("x")), x.shape), place, table, norms)
+
+
+class WritesContiguously(Backend):
+    def write(self, call, x, place, table, norms):
+        super().write(call, x, place, table, norms)
+        flat(call.tensor("norms"))[: len(norms)] = np.abs(x).sum(axis=1)
 
 
 class WritesWhenRefusing(Backend):

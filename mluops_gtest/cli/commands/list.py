@@ -23,7 +23,7 @@ from mluops_gtest.cli.options import (
     selection_options,
     value_option,
 )
-from mluops_gtest.core.case import Case, Expect, Query
+from mluops_gtest.core.case import Case, CaseDraft, Expect, Query
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -93,7 +93,7 @@ class Listing:
                 "params": dict(entry.params),
                 "inputs": entry.tensors["inputs"],
                 "outputs": entry.tensors["outputs"],
-                "criteria": self._criteria(operator, entry, case),
+                "criteria": self._criteria(operator, entry, case or selected.draft),
                 "expect": describe_expect(expect),
                 "stored": case is not None or self._session.catalogue.stored_path(selected.id).exists(),
             }
@@ -101,15 +101,19 @@ class Listing:
             self.broken += 1
             return {"id": selected.id, "error": str(error)}
 
-    def _criteria(self, operator: str, entry: "LockEntry", case: Case | None) -> list[dict[str, Any]]:
+    def _criteria(self, operator: str, entry: "LockEntry", of: "Case | CaseDraft | None") -> list[dict[str, Any]]:
         from mluops_gtest.core.tensor import DType
 
         known = self._session.catalogue.operators.get(operator)
         records = []
         for position, output in enumerate(entry.tensors["outputs"]):
-            criteria: tuple[Criterion, ...] | None = case.criteria[position] if case else ()
+            criteria: tuple[Criterion, ...] | None = ()
+            if isinstance(of, Case):
+                criteria = of.criteria[position]
+            elif of is not None:
+                criteria = of.criteria.get(output["id"], ())
             if criteria == () and known is not None:
-                criteria = known.output(output["id"]).criteria.get(DType.named(output["dtype"]), ())
+                criteria = known.usual_criteria(output["id"], DType.named(output["dtype"]), entry.params)
             records += [
                 {"output": output["id"], "criterion": c.kind.canonical.value, "threshold": c.threshold}
                 for c in criteria or ()
@@ -221,7 +225,8 @@ def _page(case: "Case", operator: "Operator | None", note: str, root_options: It
         if criteria is None:
             yield escape(f"{tensor.id}: not compared")
             continue
-        required = criteria or (operator.output(tensor.id).criteria.get(tensor.desc.dtype, ()) if operator else ())
+        usual = operator.usual_criteria(tensor.id, tensor.desc.dtype, case.params) if operator else ()
+        required = criteria or usual
         words = ", ".join(f"{c.kind.canonical.value} ≤ {c.threshold:g}" for c in required) or "no criterion"
         yield escape(f"{tensor.id}: {words}")
     yield escape("expects: " + ", ".join(f"{key} {value}" for key, value in describe_expect(case.expect).items()))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mluops_gtest.core.operator import source_of
-from mluops_gtest.core.tensor import DType, Layout, TensorDesc
+from mluops_gtest.core.tensor import DType, Layout, Tensor, TensorDesc
 
 
 def desc(dims, strides=None):
@@ -61,6 +61,48 @@ def test_numbers_are_unique_and_words_are_found_again():
 def test_a_strided_view_reaches_the_right_elements(dims, strides, expected):
     strided = desc(dims, strides)
     assert strided.view(np.arange(strided.extent, dtype="<f4")).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides", "overlaps", "dense"),
+    [
+        ((2, 3), (1, 2), False, True),
+        ((2, 3), (4, 1), False, False),
+        ((2, 3), (0, 1), True, False),
+        ((2, 3), (2, 1), True, False),
+        # The axes reach into each other, and no two elements meet.
+        ((2, 3), (3, 2), False, False),
+        ((2, 4), (4, 2), True, False),
+        ((2, 1, 3), (1, 0, 2), False, True),
+        ((0, 3), (0, 0), False, True),
+    ],
+)
+def test_shared_places_and_gaps(dims, strides, overlaps, dense):
+    assert desc(dims, strides).overlaps is overlaps
+    assert desc(dims, strides).is_empty or desc(dims, strides).is_dense is dense
+
+
+@pytest.mark.parametrize(
+    ("dims", "strides", "smaller", "expected"),
+    [
+        ((4, 6), (1, 4), (2, 3), (1, 2)),
+        ((4, 6), (8, 1), (4, 3), (5, 1)),
+        ((4, 6), (12, 2), (4, 1), (2, 2)),
+        ((4, 6), (0, 1), (4, 2), (0, 1)),
+        ((2, 3, 4), (4, 8, 1), (2, 3, 2), (2, 4, 1)),
+        ((4, 6), (6, 1), (4, 3), None),
+        ((4, 6), (1, 4), (4,), None),
+    ],
+)
+def test_other_dims_keep_the_order_of_the_axes_and_their_gaps(dims, strides, smaller, expected):
+    assert desc(dims, strides).resized(smaller).strides == expected
+
+
+def test_values_are_laid_out_by_strides():
+    values = np.arange(6, dtype="<f4").reshape(2, 3)
+    assert Tensor("x", desc((2, 3), (4, 1))).holding(values).data.tolist() == [0, 1, 2, 3, 3, 4, 5]
+    assert Tensor("x", desc((2, 3), (1, 2))).holding(values).data.tolist() == [0, 3, 1, 4, 2, 5]
+    assert Tensor("x", desc((2, 3), (0, 1))).holding(values).values.tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
 def plain(): ...

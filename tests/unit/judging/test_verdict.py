@@ -154,8 +154,7 @@ TIGHT = (Criterion(CriterionKind.DIFF1, 0.0), Criterion(CriterionKind.DIFF3, 1e-
     ],
 )
 def test_what_a_file_names_stands_unless_it_asks_for_bits_that_nobody_owes(named, own, dtype, recomputed, wanted):
-    spec = replace(DOUBLES.outputs[0], criteria={dtype: own})
-    assert effective_criteria(dtype, named, spec, recomputed=recomputed) == wanted
+    assert effective_criteria(dtype, named, own, recomputed=recomputed) == wanted
 
 
 def test_a_failure_outweighs_a_suspicion():
