@@ -203,7 +203,9 @@ class TinShift:
         for batch, group in np.ndindex(*shifts.shape):
             by = max(-frames, min(frames, int(shifts[batch, group])))
             channels = slice(group * width, (group + 1) * width)
-            kept, vacated = (slice(by, None), slice(0, by)) if by > 0 else (slice(0, frames + by), slice(frames + by, None))
+            kept, vacated = (
+                (slice(by, None), slice(0, by)) if by > 0 else (slice(0, frames + by), slice(frames + by, None))
+            )
             result[batch, vacated, channels] = 0
             result[batch, kept, channels] = values[batch, max(0, -by) : frames - max(0, by), channels]
         return Status.SUCCESS
