@@ -264,7 +264,7 @@ class TinShift:
         most: int = 0,
         values: Values = "full",
     ) -> RecipeOutput:
-        """Values of any bits; the shifts that are listed, again and again, or drawn up to `most`, which is else T + 1."""
+        """Values of any bits; the shifts that are listed, again and again, or drawn up to `most`, by default T + 1."""
         if channels % groups or len(shifts) > batches * groups:
             raise ValueError("groups must divide channels, and no more shifts be listed than there are")
         shape = (batches, frames, channels, pixels)
