@@ -291,7 +291,7 @@ class Direction:
         batches, _, cells, points = shape
         indices, ideal = nearest_triples(draw, batches, cells, points)
         operands = network_operands(draw, self.fed, dtype, self.fed_shape(shape), ideal, self.most_met(indices))
-        return self.made(params, dtype, shape, indices, *operands)
+        return self.assemble(params, dtype, shape, indices, *operands)
 
     def drawn(
         self,
@@ -313,7 +313,9 @@ class Direction:
             met = 1
         factors = draw_values(draw.stream("weights"), values, dtype, indices.shape, weight_bits, terms=met)
         fed = draw_values(draw.stream(self.fed), values, dtype, self.fed_shape(shape), fed_bits, terms=met, sign=-1)
-        return self.made(params, dtype, shape, indices, fed, changed_weights(draw.stream("changed"), weights, factors))
+        return self.assemble(
+            params, dtype, shape, indices, fed, changed_weights(draw.stream("changed"), weights, factors)
+        )
 
     def listed(
         self,
@@ -335,7 +337,7 @@ class Direction:
         )
         _, bits = exact_bits(dtype, self.most_met(triples))
         fed = draw_values(draw.stream(self.fed), "lattice", dtype, self.fed_shape(shape), bits)
-        return self.made(params, dtype, shape, triples, fed, factors)
+        return self.assemble(params, dtype, shape, triples, fed, factors)
 
     def last_cells(self, draw: Draw, params: Params, dtype: DType, *, shape: Shape, named: int) -> RecipeOutput:
         """The points name the last cells alone; all others are 0."""
@@ -346,7 +348,7 @@ class Direction:
         fed = np.zeros(self.fed_shape(shape), dtype.storage)
         of_named = fed[..., cells - named :] if self.forward else fed
         of_named[...] = draw_values(draw.stream(self.fed), "lattice", dtype, of_named.shape, fed_bits)
-        return self.made(params, dtype, shape, indices, fed, weights)
+        return self.assemble(params, dtype, shape, indices, fed, weights)
 
     def special(self, draw: Draw, params: Params, dtype: DType, *, shape: Shape, kind: Special) -> RecipeOutput:  # noqa: C901
         """Random triples that leave one cell out; special values in every other channel of one cell or of one point,
@@ -387,7 +389,7 @@ class Direction:
                 fed *= fed.dtype.type(_SUBNORMAL[fed.itemsize])
         return self.inputs(params, shape, indices, fed, weights)
 
-    def made(
+    def assemble(
         self, params: Params, dtype: DType, shape: Shape, indices: Array, fed: Array, weights: Array
     ) -> RecipeOutput:
         """The inputs of a case that right kernels can meet: sums of halves also in half."""
@@ -405,7 +407,7 @@ class Direction:
         self, params: Params, dtype: DType, shape: Shape, indices: Array, fed: Array, weights: Array
     ) -> RecipeOutput:
         """The same of float; every product and every sum, in any order, is a whole number that float32 holds."""
-        made = self.made(params, dtype, shape, indices, fed.astype("<f4"), weights.astype("<f4"))
+        made = self.assemble(params, dtype, shape, indices, fed.astype("<f4"), weights.astype("<f4"))
         if np.abs(self.terms(shape[2], fed, indices, weights).columns(_TESTED)).sum(axis=0).max() > 1 << 24:
             raise ValueError("the terms need more than 24 bits")
         return made

@@ -137,7 +137,7 @@ def precise(draw: Draw, params: Params, dtype: DType, *, centres: int, points: i
     radii = [float(np.square(np.float32(p[name]))) for name in ("min_radius", "max_radius")]
     pairs = [clear_cloud(draw, f"batch {batch}", dtype, centres, points, radii) for batch in range(batches)]
     new_xyz, xyz = (np.stack(side) for side in zip(*pairs, strict=True))
-    return _made(p, new_xyz, xyz)
+    return _assemble(p, new_xyz, xyz)
 
 
 _Value = Literal["nan", "inf", "negative_inf"]
@@ -217,10 +217,10 @@ def _complete(params: Params) -> dict[str, Any]:
 def _on_lattice(params: dict[str, Any], dtype: DType, centres: Array, cloud: Array, exponent: int) -> RecipeOutput:
     new_xyz, xyz = placed(centres, exponent, dtype), placed(cloud, exponent, dtype)
     assert_lattice(new_xyz, xyz)
-    return _made(params, new_xyz, xyz)
+    return _assemble(params, new_xyz, xyz)
 
 
-def _made(params: dict[str, Any], new_xyz: Array, xyz: Array) -> RecipeOutput:
+def _assemble(params: dict[str, Any], new_xyz: Array, xyz: Array) -> RecipeOutput:
     outputs = {"idx": (*new_xyz.shape[:2], params["nsample"])}
     return RecipeOutput({"new_xyz": new_xyz, "xyz": xyz}, params, outputs=outputs)
 

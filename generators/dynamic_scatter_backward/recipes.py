@@ -31,7 +31,7 @@ _VALUES: Mapping[Values, Callable[[Stream, tuple[int, int]], Array]] = {
 }
 
 
-def _made(params: Params, pooling: Mapping[str, Array], **bent: Array) -> RecipeOutput:
+def _assemble(params: Params, pooling: Mapping[str, Array], **bent: Array) -> RecipeOutput:
     """The pooling with some of its tensors bent; reduce_type is max where the declaration is silent."""
     outputs = {"grad_feats": pooling["feats"].shape}
     return RecipeOutput({**pooling, **bent}, {"reduce_type": MAX, **params}, outputs=outputs)
@@ -62,7 +62,7 @@ def pooled(
         feats[0, ::2] = 1 + np.abs(feats[0, ::2])
         last = slice(min(1, channels - 1), None, 2)
         feats[-1, last] = 1 + np.abs(feats[-1, last])
-    return _made(params, _pool(draw, feats, voxel_of, voxels + vacant, spare, values))
+    return _assemble(params, _pool(draw, feats, voxel_of, voxels + vacant, spare, values))
 
 
 def tied(
@@ -71,7 +71,7 @@ def tied(
     """Features of only `levels` different values; one level is a tie of all points in every channel."""
     voxel_of = _assignment(draw, points, voxels)
     feats = (draw.stream("feats").integers(0, levels, (points, channels)) - levels).astype("<f4") / 4
-    return _made(params, _pool(draw, feats, voxel_of, voxels))
+    return _assemble(params, _pool(draw, feats, voxel_of, voxels))
 
 
 def duplicated_maximum(
@@ -81,7 +81,7 @@ def duplicated_maximum(
     feats = _lattice(draw, points, channels)
     # Lattice values lie below 1.
     feats[list(at)] = 2 + draw.stream("maximum").lattice((1, channels), 22)
-    return _made(params, _pool(draw, feats, np.zeros(points, "<i4"), 1))
+    return _assemble(params, _pool(draw, feats, np.zeros(points, "<i4"), 1))
 
 
 def unmatched(
@@ -106,7 +106,7 @@ def unmatched(
     # Features lie between −1 and 1.
     distance = np.float32(2 if side == "above" else -2)
     values = pooling["voxel_feats"]
-    return _made(params, pooling, voxel_feats=np.where(moved, values + distance, values))
+    return _assemble(params, pooling, voxel_feats=np.where(moved, values + distance, values))
 
 
 def miscounted(
@@ -119,7 +119,7 @@ def miscounted(
         "zero": np.zeros(voxels, "<i4"),
         "random": draw.stream("counts").integers(-3, 100, voxels).astype("<i4"),
     }
-    return _made(params, pooling, voxel_points_count=wrong[counts])
+    return _assemble(params, pooling, voxel_points_count=wrong[counts])
 
 
 def signed_zeros(draw: Draw, params: Params, _dtype: DType, *, points: int, voxels: int, channels: int) -> RecipeOutput:
@@ -131,7 +131,7 @@ def signed_zeros(draw: Draw, params: Params, _dtype: DType, *, points: int, voxe
     minus = draw.stream("sign").integers(0, 2, (voxels, channels)) == 1
     zero = np.where(minus, np.float32(-0.0), np.float32(0.0))
     values = pooling["voxel_feats"]
-    return _made(params, pooling, voxel_feats=np.where(values == 0, zero, values))
+    return _assemble(params, pooling, voxel_feats=np.where(values == 0, zero, values))
 
 
 def nonfinite(
@@ -149,7 +149,7 @@ def nonfinite(
         patterns = np.array([0x7FC00000, 0xFFC12345, 0x7F800000, 0xFF800000], "<u4").view("<f4")
         chosen = draw.stream("special").integers(0, 4, gradients.shape) == 0
         gradients[chosen] = patterns[draw.stream("pattern").integers(0, 4, int(chosen.sum()))]
-    return _made(params, pooling)
+    return _assemble(params, pooling)
 
 
 def _lattice_pool(draw: Draw, points: int, voxels: int, channels: int) -> dict[str, Array]:

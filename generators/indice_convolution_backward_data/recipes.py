@@ -14,7 +14,7 @@ from .._shared.products import Products, Values, refuse_unless_conditioned
 LayoutName = Literal["nhwc", "nchw", "hwcn", "ndhwc", "ncdhw", "array"]
 
 
-def made(
+def assemble(
     draw: Draw,
     params: Mapping[str, Any],
     dtype: DType,
@@ -60,7 +60,7 @@ def _planted(
     kind: Kind,
 ) -> RecipeOutput:
     """Random pairs; few values are not finite, so that most rows stay so and are still compared."""
-    case = made(draw, params, dtype, connections, channels_in=channels_in, channels_out=channels_out)
+    case = assemble(draw, params, dtype, connections, channels_in=channels_in, channels_out=channels_out)
     # ARRAY is [K…, Ci, Co] already, so this is a view.
     matrices = case.inputs["filters"].reshape(-1, channels_in, channels_out).swapaxes(1, 2)
     plant(kind, case.inputs["output_grad"], matrices, connections, to=0)
@@ -70,8 +70,8 @@ def _planted(
 SPACE = convolution_space(values=get_args(Values), layouts=get_args(LayoutName), kernels=((3, 3), (1, 1), (2, 1)))
 REDUCTIONS = fewer_pairs("input_grad", "output_grad", "filters")
 RECIPES: Final = {
-    "random_pairs": connected(any_pairs, made),
-    "sites": connected(pairs_of_sites, made),
-    "network": connected(pairs_of_layer, made),
+    "random_pairs": connected(any_pairs, assemble),
+    "sites": connected(pairs_of_sites, assemble),
+    "network": connected(pairs_of_layer, assemble),
     "nonfinite": connected(any_pairs, _planted),
 }

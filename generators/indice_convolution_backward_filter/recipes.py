@@ -105,7 +105,7 @@ def _longest_sums(operands: Operands) -> Array:
     return found
 
 
-def made(
+def assemble(
     draw: Draw,
     params: Mapping[str, Any],
     dtype: DType,
@@ -144,7 +144,7 @@ def _planted(
     kind: Kind,
 ) -> RecipeOutput:
     """Random pairs; few values are not finite, so that most sums stay so and are still compared."""
-    case = made(draw, params, dtype, connections, channels_in=channels_in, channels_out=channels_out)
+    case = assemble(draw, params, dtype, connections, channels_in=channels_in, channels_out=channels_out)
     features, grad = case.inputs["features"], case.inputs["output_grad"]
     counts, longest = connections.counts, int(np.argmax(connections.counts))
     named = [np.concatenate([pairs[side] for pairs in connections.used]) for side in (0, 1)]
@@ -181,8 +181,8 @@ def _planted(
 SPACE = convolution_space(values=get_args(Values), kernels=((3, 3), (1, 1), (2, 1)), filters="filters_grad")
 REDUCTIONS = fewer_pairs("features", "output_grad", "filters_grad")
 RECIPES: Final = {
-    "random_pairs": connected(any_pairs, made),
-    "sites": connected(pairs_of_sites, made),
-    "network": connected(pairs_of_layer, made),
+    "random_pairs": connected(any_pairs, assemble),
+    "sites": connected(pairs_of_sites, assemble),
+    "network": connected(pairs_of_layer, assemble),
     "nonfinite": connected(any_pairs, _planted),
 }

@@ -110,7 +110,7 @@ def _with_unmet_rows(connections: Connections, unmet: tuple[int, ...]) -> Connec
     return replace(connections, pairs=pairs, rows_out=rows_out)
 
 
-def made(
+def assemble(
     draw: Draw,
     params: Mapping[str, Any],
     dtype: DType,
@@ -162,7 +162,7 @@ def _planted(
     kind: Kind,
 ) -> RecipeOutput:
     """Random pairs; few values are not finite, so that most rows stay so and are still compared."""
-    case = made(draw, params, dtype, connections, channels_in=channels_in, channels_out=channels_out)
+    case = assemble(draw, params, dtype, connections, channels_in=channels_in, channels_out=channels_out)
     # ARRAY is [K…, Ci, Co] already, so this is a view.
     weights = case.inputs["filters"].reshape(-1, channels_in, channels_out)
     plant(kind, case.inputs["features"], weights, connections, to=1)
@@ -172,8 +172,8 @@ def _planted(
 SPACE = convolution_space(values=get_args(Values), layouts=get_args(LayoutName), unmet=True)
 REDUCTIONS = fewer_pairs("features", "features_out", "filters")
 RECIPES: Final = {
-    "random_pairs": connected(some_unmet, made),
-    "sites": connected(_sites, made),
-    "network": connected(pairs_of_layer, made),
+    "random_pairs": connected(some_unmet, assemble),
+    "sites": connected(_sites, assemble),
+    "network": connected(pairs_of_layer, assemble),
     "nonfinite": connected(some_unmet, _planted),
 }

@@ -35,7 +35,7 @@ def detected(
     from_centre = (rows - centre_h) ** 2 * (_RADII_SQUARED // radius_h**2)
     from_centre += (cols - centre_w) ** 2 * (_RADII_SQUARED // radius_w**2)
     nearest = np.argsort(from_centre.min(axis=0), kind="stable")[:masks]
-    return _made(draw, params, dtype, image, np.sort(nearest), values)
+    return _assemble(draw, params, dtype, image, np.sort(nearest), values)
 
 
 def pixels(
@@ -64,7 +64,7 @@ def pixels(
             chosen = chosen[::-1]
         case "shuffled":
             chosen = chosen[draw.stream("order").permutation(masks)]
-    return _made(draw, params, dtype, image, chosen, values)
+    return _assemble(draw, params, dtype, image, chosen, values)
 
 
 def listed(
@@ -82,7 +82,7 @@ def listed(
     rows, cols = np.array(mask_h, np.int64), np.array(mask_w, np.int64)
     if not (((rows >= 0) & (rows < height)).all() and ((cols >= 0) & (cols < width)).all()):
         raise ValueError(f"a mask position is outside of the image of {height} rows and {width} columns")
-    return _made(draw, params, dtype, image, rows * width + cols, values)
+    return _assemble(draw, params, dtype, image, rows * width + cols, values)
 
 
 def _refuse_more(masks: int, count: int) -> None:
@@ -90,7 +90,7 @@ def _refuse_more(masks: int, count: int) -> None:
         raise ValueError(f"{masks} masks need as many pixels; there are {count}")
 
 
-def _made(draw: Draw, params: Params, dtype: DType, image: Image, chosen: Array, values: str) -> RecipeOutput:
+def _assemble(draw: Draw, params: Params, dtype: DType, image: Image, chosen: Array, values: str) -> RecipeOutput:
     channels, height, width = image
     inputs = {
         "col": column_values(draw, dtype, (channels, len(chosen)), values),

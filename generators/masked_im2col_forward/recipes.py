@@ -41,7 +41,7 @@ def mask_grid(
     """Distinct pixels in row-major order, as the set pixels of a detector's mask come."""
     _, height, width = image
     pixels = np.sort(draw.stream("masks").sample(height * width, masks))
-    return _made(draw, _complete(params), dtype, image, pixels // width, pixels % width, values)
+    return _assemble(draw, _complete(params), dtype, image, pixels // width, pixels % width, values)
 
 
 def scattered(
@@ -52,7 +52,7 @@ def scattered(
     _, height, width = image
     tops = draw.stream("mask_h_idx").integers(-p["kernel_h"], height + 1, masks)
     lefts = draw.stream("mask_w_idx").integers(-p["kernel_w"], width + 1, masks)
-    return _made(draw, p, dtype, image, tops + p["pad_h"], lefts + p["pad_w"], values)
+    return _assemble(draw, p, dtype, image, tops + p["pad_h"], lefts + p["pad_w"], values)
 
 
 def sweep(draw: Draw, params: Params, dtype: DType, *, image: Image, values: str = "full") -> RecipeOutput:
@@ -63,7 +63,7 @@ def sweep(draw: Draw, params: Params, dtype: DType, *, image: Image, values: str
     lefts = np.arange(-p["kernel_w"] - 1, width + 2)
     order = draw.stream("masks").permutation(len(tops) * len(lefts))
     mask_h, mask_w = tops[order // len(lefts)] + p["pad_h"], lefts[order % len(lefts)] + p["pad_w"]
-    return _made(draw, p, dtype, image, mask_h, mask_w, values)
+    return _assemble(draw, p, dtype, image, mask_h, mask_w, values)
 
 
 def windows_at(
@@ -85,7 +85,7 @@ def windows_at(
     row_end, col_end = SIDES[side]
     tops = _first(draw.stream("mask_h_idx"), row_end, clear, p["kernel_h"], height, masks)
     lefts = _first(draw.stream("mask_w_idx"), col_end, clear, p["kernel_w"], width, masks)
-    return _made(draw, p, dtype, image, tops + p["pad_h"], lefts + p["pad_w"], values)
+    return _assemble(draw, p, dtype, image, tops + p["pad_h"], lefts + p["pad_w"], values)
 
 
 def listed(
@@ -99,7 +99,7 @@ def listed(
     values: str = "full",
 ) -> RecipeOutput:
     """The mask positions that the declaration lists."""
-    return _made(draw, _complete(params), dtype, image, np.array(mask_h), np.array(mask_w), values)
+    return _assemble(draw, _complete(params), dtype, image, np.array(mask_h), np.array(mask_w), values)
 
 
 def _first(stream: Stream, end: int, clear: bool, length: int, extent: int, count: int) -> Array:
@@ -123,7 +123,7 @@ def _complete(params: Params) -> dict[str, Any]:
     return {"kernel_h": 3, "kernel_w": 3, "pad_h": 1, "pad_w": 1} | dict(params)
 
 
-def _made(
+def _assemble(
     draw: Draw, params: Params, dtype: DType, image: Image, mask_h: Array, mask_w: Array, values: str
 ) -> RecipeOutput:
     inputs = {

@@ -51,7 +51,7 @@ def proved(params: Params, unknown: Array, known: Array, margin: int = 0) -> Rec
     return RecipeOutput({"unknown": unknown, "known": known}, params, outputs={"dist2": dims, "idx": dims})
 
 
-def _drawn(values: Values, unknown: int) -> tuple[int, int]:
+def _margin_and_count(values: Values, unknown: int) -> tuple[int, int]:
     """The margin that `proved` needs, and how many unknown points to draw, some of which have none."""
     return (0, unknown) if values in _EXACT else (unknown, unknown + unknown // 3 + 32)
 
@@ -60,7 +60,7 @@ def sampled(
     draw: Draw, params: Params, dtype: DType, *, batch: int, unknown: int, known: int, values: Sampled = "lattice"
 ) -> RecipeOutput:
     """Points on surfaces; the known ones are their farthest-point sample, as a network's next level is."""
-    (reach, unit), (margin, count) = _GRIDS[values], _drawn(values, unknown)
+    (reach, unit), (margin, count) = _GRIDS[values], _margin_and_count(values, unknown)
     cloud = surfaces(draw, batch, count, reach[dtype])
     queries, points = (placed(one, unit[dtype], dtype) for one in (cloud, farthest_sample(cloud[:, :unknown], known)))
     return proved(params, queries, points, margin)
@@ -78,7 +78,7 @@ def scattered(
     reach: int = 0,
 ) -> RecipeOutput:
     """Both uniform in a cube, each batch its own; a small `reach` (0: the largest that is fair) repeats points."""
-    margin, count = _drawn(values, unknown)
+    margin, count = _margin_and_count(values, unknown)
     clouds = [(draw.stream("unknown"), (batch, count, 3)), (draw.stream("known"), (batch, known, 3))]
     if values == "wide":
         # Coordinates over 20 binades: distances need more bits than a float64 has.

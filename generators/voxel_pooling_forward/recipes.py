@@ -163,7 +163,7 @@ def frustum(
         batch[..., 0] = (x + 5120) * p["num_voxel_x"] // 10240
         batch[..., 1] = (y + 5120) * p["num_voxel_y"] // 10240
         batch[..., 2] = (660 - down + mount[..., 2]) * p["num_voxel_z"] // 800
-    return _made(draw, p, dtype, geometry.reshape(p["batch_size"], -1, 3), "full")
+    return _assemble(draw, p, dtype, geometry.reshape(p["batch_size"], -1, 3), "full")
 
 
 def scattered(draw: Draw, params: Params, dtype: DType, *, margin: int = 1, values: Kind = "full") -> RecipeOutput:
@@ -171,7 +171,7 @@ def scattered(draw: Draw, params: Params, dtype: DType, *, margin: int = 1, valu
     p = _complete(params)
     shape = (p["batch_size"], p["num_points"])
     axes = [draw.stream(axis).integers(-margin, p[f"num_voxel_{axis}"] + margin, shape) for axis in "xyz"]
-    return _made(draw, p, dtype, np.stack(axes, axis=-1), values)
+    return _assemble(draw, p, dtype, np.stack(axes, axis=-1), values)
 
 
 def one_per_cell(draw: Draw, params: Params, dtype: DType, *, values: Kind = "full") -> RecipeOutput:
@@ -184,7 +184,7 @@ def one_per_cell(draw: Draw, params: Params, dtype: DType, *, values: Kind = "fu
         cells = draw.stream(f"cells {batch}").permutation(points)
         geometry[batch, :, 0], geometry[batch, :, 1] = cells % p["num_voxel_x"], cells // p["num_voxel_x"]
     geometry[..., 2] = draw.stream("z").integers(0, p["num_voxel_z"], geometry.shape[:2])
-    return _made(draw, p, dtype, geometry, values)
+    return _assemble(draw, p, dtype, geometry, values)
 
 
 def crowded(draw: Draw, params: Params, dtype: DType, *, x: int, y: int, values: Kind = "full") -> RecipeOutput:
@@ -193,7 +193,7 @@ def crowded(draw: Draw, params: Params, dtype: DType, *, x: int, y: int, values:
     geometry = np.empty((p["batch_size"], p["num_points"], 3), np.int64)
     geometry[..., 0], geometry[..., 1] = x, y
     geometry[..., 2] = draw.stream("z").integers(0, p["num_voxel_z"], geometry.shape[:2])
-    return _made(draw, p, dtype, geometry, values)
+    return _assemble(draw, p, dtype, geometry, values)
 
 
 def bounds(
@@ -206,7 +206,7 @@ def bounds(
     corners = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
     p = _complete(params, num_points=len(corners))
     orders = [draw.stream(f"order {batch}").permutation(len(corners)) for batch in range(p["batch_size"])]
-    return _made(draw, p, dtype, corners[np.stack(orders)], values)
+    return _assemble(draw, p, dtype, corners[np.stack(orders)], values)
 
 
 def listed(
@@ -222,7 +222,7 @@ def listed(
     """The points that the declaration lists, the same in every batch."""
     p = _complete(params, num_points=len(x))
     points = np.stack([np.array(axis, np.int64) for axis in (x, y, z)], axis=-1)
-    return _made(draw, p, dtype, np.broadcast_to(points, (p["batch_size"], *points.shape)), values)
+    return _assemble(draw, p, dtype, np.broadcast_to(points, (p["batch_size"], *points.shape)), values)
 
 
 def nonfinite(draw: Draw, params: Params, dtype: DType, *, kind: NonFinite) -> RecipeOutput:
@@ -272,7 +272,7 @@ def cells_of(params: Params, geometry: Array) -> Array:
     return np.where(inside, linear, -1).reshape(-1)
 
 
-def _made(draw: Draw, params: dict[str, Any], dtype: DType, geometry: Array, values: Kind) -> RecipeOutput:
+def _assemble(draw: Draw, params: dict[str, Any], dtype: DType, geometry: Array, values: Kind) -> RecipeOutput:
     if dtype is not DType.FLOAT:
         raise ValueError(f"features are float, not {dtype.value}")
     batches, points, channels = (params[name] for name in ("batch_size", "num_points", "num_channels"))

@@ -122,7 +122,7 @@ class StoredCases:
     def entry_of(self, draft: CaseDraft) -> LockEntry | None:
         """The lock's whole line of a declared case; None where there is none."""
         entry = self.lock.get(draft.id)
-        return entry and whole_entry(entry, draft, self.lock)
+        return entry if entry is None or not entry.is_folded else whole_entry(entry, draft, self.lock)
 
     def load(self, case_id: str) -> Case:
         """The complete case: a user's file, a stored file, or a large one by way of the cache."""

@@ -106,8 +106,11 @@ EXAMPLES = PACKAGE / "cli" / "templates"
 
 
 def names() -> set[str]:
-    """Names, released names, C functions with those of their descriptors, and mluOp<Operator>."""
-    found = {name for operator in OPERATORS.values() for name in operator.names}
+    """Names, released names, C functions with those of their descriptors, and mluOp<Operator>.
+
+    An operator that is called by a word of the language, as abs, is looked for by its C function.
+    """
+    found = {name for operator in OPERATORS.values() for name in operator.names if "_" in name}
     for operator in OPERATORS:
         found.update(symbol for signature in OPERATORS.part(operator, C_API) or () for symbol in signature.symbols)
         found.add("mluOp" + operator.title().replace("_", ""))

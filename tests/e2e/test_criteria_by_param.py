@@ -107,7 +107,7 @@ def test_a_smaller_case_has_the_criteria_of_its_own_parameters(cli, run, root, t
 
 
 def test_drawn_calls_are_held_to_them(cli, root):
-    options = ("--root", root, "--cases", "40", "--no-isolate")
+    options = ("--root", root, "--cases", "150", "--no-isolate")
     cli("fuzz", "--op", "scale_by", "--backend", "numpy", *options).expect_code(0)
     found = cli("fuzz", "--op", "scale_by", "--backend", root / "off.py", *options)
     assert found.code != 0

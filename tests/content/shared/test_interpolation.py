@@ -155,7 +155,7 @@ def test_half_terms_are_also_added_in_half():
 
     def make(dtype):
         operands = (operand.astype(dtype.storage) for operand in (grad, weights))
-        direction.made({}, dtype, (1, 1, 2, 65), indices, *operands)
+        direction.assemble({}, dtype, (1, 1, 2, 65), indices, *operands)
 
     make(DType.FLOAT)
     with pytest.raises(ContentError, match="half sums"):
