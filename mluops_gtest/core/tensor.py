@@ -201,8 +201,8 @@ class TensorDesc(Value):
     @property
     def overlaps(self) -> bool:
         """Two elements have one place."""
-        if not self.is_strided:
-            return False
+        if not self.is_strided or self.count > self.extent:
+            return self.is_strided
         axes, reach = sorted(self.steps), 0
         for stride, length in axes:
             if stride <= reach:

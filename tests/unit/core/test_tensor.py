@@ -75,6 +75,9 @@ def test_a_strided_view_reaches_the_right_elements(dims, strides, expected):
         ((2, 4), (4, 2), True, False),
         ((2, 1, 3), (1, 0, 2), False, True),
         ((0, 3), (0, 0), False, True),
+        # As many as would not fit into memory.
+        ((1 << 20, 1 << 20), (0, 1), True, False),
+        ((1 << 20, 1 << 20), (1, 1 << 20), False, True),
     ],
 )
 def test_shared_places_and_gaps(dims, strides, overlaps, dense):
