@@ -33,6 +33,10 @@ class HarnessError(Exception):
     exit_code: ExitCode = ExitCode.BUG
 
 
+class HarnessWarning(UserWarning):
+    """Something that a user should know, and that stops nothing."""
+
+
 class UsageError(HarnessError):
     """The command line asks for something that cannot be."""
 

@@ -21,6 +21,7 @@ from mluops_gtest.base.errors import (
     CaseFileError,
     ContentError,
     DeclarationError,
+    HarnessWarning,
     NothingSelectedError,
     UnknownNameError,
     UsageError,
@@ -390,10 +391,6 @@ def _on_disk(catalogue: Catalogue, path: Path) -> Iterator[Selected]:
             yield Selected(file.as_posix(), "", (), path == file, path=file)
 
 
-class HiddenOperatorWarning(UserWarning):
-    """Several roots have an operator of one name."""
-
-
 class Session:
     """The content that a command works with, loaded on first use."""
 
@@ -408,7 +405,7 @@ class Session:
             warnings.warn(
                 f"{name}: {catalogue.operators.files[name]} is taken, the operator of the last root that has it; "
                 f"{file} is not. To take the other one, name its --root last.",
-                HiddenOperatorWarning,
+                HarnessWarning,
                 stacklevel=2,
             )
         return catalogue

@@ -14,7 +14,7 @@ from typing import Any, Final, TextIO, TypeVar
 
 import click
 
-from mluops_gtest.base.errors import ExitCode, HarnessError, UnwritableError, suggestion
+from mluops_gtest.base.errors import ExitCode, HarnessError, HarnessWarning, UnwritableError, suggestion
 from mluops_gtest.base.gc_tuning import raise_gc_threshold, skip_final_gc
 from mluops_gtest.base.native.library import native_core
 from mluops_gtest.cli.echo import echo, echo_error, install_safe_streams
@@ -240,7 +240,7 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     """Print what the package warns of as a sentence, and what others warn of with its place."""
-    is_ours = issubclass(category, UserWarning)
+    is_ours = issubclass(category, HarnessWarning)
     words = f"warning: {message}" if is_ours else warnings.formatwarning(message, category, filename, lineno, line)
     echo_error(words.rstrip())
 
@@ -249,7 +249,7 @@ def run_main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("always", UserWarning)
+            warnings.simplefilter("always", HarnessWarning)
             warnings.showwarning = _show_warning
             result: Any = cli.main(arguments, prog_name="mluops-test", standalone_mode=False)
         return result if isinstance(result, int) else int(ExitCode.OK)
