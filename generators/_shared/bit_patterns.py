@@ -25,6 +25,7 @@ class _Format:
 _FORMATS: Final = {
     DType.FLOAT: _Format(1 << 31, 0xFF << 23, (1 << 23) - 1, (-126, 127)),
     DType.HALF: _Format(1 << 15, 0x1F << 10, (1 << 10) - 1, (-14, 15)),
+    DType.BFLOAT16: _Format(1 << 15, 0xFF << 7, (1 << 7) - 1, (-126, 127)),
 }
 
 # Each kind of values mixes these sorts of bit patterns; a sort that stands there twice is drawn twice as often.

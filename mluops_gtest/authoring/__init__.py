@@ -25,7 +25,18 @@ from mluops_gtest.core.declaration import (
     axis,
 )
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.core.tensor import Array, Criterion, CriterionKind, DType, Layout, TensorDesc, diff1_and_diff2, exact
+from mluops_gtest.core.tensor import (
+    Array,
+    Criterion,
+    CriterionKind,
+    DType,
+    Layout,
+    TensorDesc,
+    diff1_and_diff2,
+    exact,
+    narrowed,
+    widened,
+)
 
 __all__ = [
     "SIZE_NULL",
@@ -68,4 +79,6 @@ __all__ = [
     "diff1_and_diff2",
     "dtype_of",
     "exact",
+    "narrowed",
+    "widened",
 ]

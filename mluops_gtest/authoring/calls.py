@@ -1,6 +1,6 @@
 """An OpCall from plain arrays: for recipes that ask an operator, for generation and for tests."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -13,17 +13,18 @@ _BY_STORAGE = {
     np.dtype("<f8"): DType.DOUBLE,
     np.dtype("<i4"): DType.INT32,
     np.dtype("<i8"): DType.INT64,
+    np.dtype("<c8"): DType.COMPLEX_FLOAT,
 }
 
 
-def dtype_of(array: Array) -> DType:
-    """The element type that a recipe's array stands for."""
-    return _BY_STORAGE[array.dtype]
+def dtype_of(array: Array, among: Iterable[DType] = ()) -> DType:
+    """The element type that a recipe's array stands for, where it can be `among` these: uint16 may hold bfloat16."""
+    return next((dtype for dtype in among if dtype.storage == array.dtype), None) or _BY_STORAGE[array.dtype]
 
 
-def argument(array: Array, layout: Layout = Layout.ARRAY) -> TensorArg:
+def argument(array: Array, layout: Layout = Layout.ARRAY, dtype: DType | None = None) -> TensorArg:
     """A tensor argument around an array."""
-    return TensorArg(TensorDesc(dtype_of(array), layout, tuple(array.shape)), array)
+    return TensorArg(TensorDesc(dtype or dtype_of(array), layout, tuple(array.shape)), array)
 
 
 def call_of(
@@ -33,13 +34,14 @@ def call_of(
     outputs: Mapping[str, Array] | None = None,
     layouts: Mapping[str, Layout] | None = None,
     handle: Handle | None = Handle(),
+    dtypes: Mapping[str, DType] | None = None,
 ) -> OpCall:
-    """A call with these buffers; without `outputs` one that only a reference can answer."""
-    layouts = layouts or {}
-    return OpCall(
-        operator,
-        dict(params),
-        {name: argument(array, layouts.get(name, Layout.ARRAY)) for name, array in inputs.items()},
-        {name: argument(array, layouts.get(name, Layout.ARRAY)) for name, array in (outputs or {}).items()},
-        handle,
-    )
+    """A call with these buffers, `dtypes` where arrays do not say them; without `outputs` for a reference alone."""
+    layouts, dtypes = layouts or {}, dtypes or {}
+
+    def arguments(arrays: Mapping[str, Array]) -> dict[str, TensorArg | None]:
+        return {
+            name: argument(array, layouts.get(name, Layout.ARRAY), dtypes.get(name)) for name, array in arrays.items()
+        }
+
+    return OpCall(operator, dict(params), arguments(inputs), arguments(outputs or {}), handle)

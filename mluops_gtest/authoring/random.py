@@ -61,6 +61,13 @@ _THREADS = 2
 # and two gigabytes where values have 64 bits.
 MAX_LANES = 1 << 28
 
+# By the type that holds an element its bits, how many of these are mantissa, and the bias of the exponent.
+_FORMATS: Final[dict[str, tuple["np.dtype[Any]", int, int]]] = {
+    "<f2": (np.dtype("<u2"), 10, 15),
+    "<u2": (np.dtype("<u2"), 7, 127),
+    "<f4": (np.dtype("<u4"), 23, 127),
+}
+
 Shape = int | tuple[int, ...]
 
 
@@ -127,15 +134,14 @@ class Stream:
         return _filled(shape, np.dtype(dtype), fill)
 
     def mantissas(self, shape: Shape, exponents: tuple[int, int] = (0, 0), dtype: str = "<f4") -> Array:
-        """±1.m · 2^e with every mantissa bit random and e uniform in [lo, hi]; float32 or float16.
+        """±1.m · 2^e with every mantissa bit random and e uniform in [lo, hi]; float32, float16, uint16 for bfloat16.
 
         Sign and mantissa come from the lane's low bits, the exponent from a second lane of the stream
         `count` lanes further on.
         """
         lo, hi = exponents
         count = _count(shape)
-        half = np.dtype(dtype).itemsize == 2
-        word, mantissa_bits, bias = (np.dtype("<u2"), 10, 15) if half else (np.dtype("<u4"), 23, 127)
+        word, mantissa_bits, bias = _FORMATS[np.dtype(dtype).str]
         if lo < 1 - bias or hi > bias:
             raise ValueError(f"mantissas: exponents {lo}…{hi} leave the normal range {1 - bias}…{bias}")
 

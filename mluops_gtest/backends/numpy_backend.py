@@ -20,7 +20,7 @@ from mluops_gtest.core.call import Declined, OpCall, Status, TensorArg
 from mluops_gtest.core.case import DEVICE_VARIABLE
 from mluops_gtest.core.operator import Operator, source_of
 from mluops_gtest.core.operator_parts import TORCH_KERNEL, KnownOperators, TorchKernel
-from mluops_gtest.core.tensor import Array
+from mluops_gtest.core.tensor import Array, DType
 from mluops_gtest.version import __version__
 
 
@@ -99,7 +99,7 @@ class Device:
         """The argument's elements as a torch tensor on the device; here it shares the buffer's memory."""
         return _shared(self._torch, arg)
 
-    def download(self, tensor: Any, array: Array) -> None:
+    def download(self, tensor: Any, arg: TensorArg) -> None:
         """Bring the elements of an output into the caller's buffer; here the tensor is the buffer."""
 
     def seconds(self, work: Callable[[], None]) -> float:
@@ -127,8 +127,8 @@ class Accelerator(Device):
         """A copy. Outputs are copied, too: what the operator leaves unwritten comes back as it was."""
         return _shared(self._torch, arg).to(self._device, copy=True)
 
-    def download(self, tensor: Any, array: Array) -> None:
-        self._torch.from_numpy(array).copy_(tensor)
+    def download(self, tensor: Any, arg: TensorArg) -> None:
+        _shared(self._torch, arg).copy_(tensor)
 
     def seconds(self, work: Callable[[], None]) -> float:
         """Between two events around the work, copies excluded."""
@@ -193,7 +193,14 @@ def _shared(torch: Any, arg: TensorArg) -> Any:
     if array is None:  # only an empty tensor may have a null pointer in a call that computes
         array = np.empty(arg.dims, arg.dtype.storage)
     # torch has no read-only tensors and warns of such arrays.
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    return _tensor(torch, array if array.flags.writeable else array.copy(), arg.dtype)
+
+
+def _tensor(torch: Any, array: Array, dtype: DType) -> Any:
+    """The array as a tensor of that type, which numpy may not have."""
+    if dtype is DType.BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
 
 
 class TorchBackend:
@@ -248,7 +255,7 @@ class TorchBackend:
             )
             self._seconds = device.seconds(partial(kernel, call, inputs, outputs))
             for name, tensor in outputs.items():
-                device.download(tensor, call.array(name))
+                device.download(tensor, call.tensor(name))
 
     def _device(self, number: int | None) -> Device:
         """The device of that number, where the backend's word leaves the number open."""

@@ -21,7 +21,7 @@ from mluops_gtest.base.errors import CaseFileError
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.casefiles.files import read_blob, resolve
 from mluops_gtest.casefiles.schema import VALUE_FIELDS, TensorDocument
-from mluops_gtest.core.tensor import Array, DType, TensorDesc
+from mluops_gtest.core.tensor import Array, DType, TensorDesc, narrowed
 
 
 class ElementPart(NamedTuple):
@@ -107,7 +107,7 @@ def from_reals(values: Array, dtype: DType) -> Array:
         if part.kind == "real":
             return values.astype(part.storage, copy=False)
         if part.kind == "bfloat":
-            return bfloat_bits(values.astype("<f4"))
+            return narrowed(values.astype("<f4"), dtype)
         if part.kind == "bits":
             raise CaseFileError(f"{dtype.value} cannot be given as numbers; store its bits as value_h or value_i")
         limits = np.iinfo(part.storage)
@@ -115,14 +115,6 @@ def from_reals(values: Array, dtype: DType) -> Array:
         if not fits.all():
             raise CaseFileError(f"{values[~fits][0]} is not a value of {dtype.value}")
         return values.astype(part.storage)
-
-
-def bfloat_bits(values: Array) -> Array:
-    """The upper half of each float, rounded to nearest even; a NaN stays one."""
-    bits = values.view("<u4")
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
-    return np.where(np.isnan(values), quiet, rounded).astype("<u2")
 
 
 # Where integers are the bits of a floating-point part: field → sizes of the part in bytes.

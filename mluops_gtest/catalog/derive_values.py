@@ -171,7 +171,7 @@ def _of_kinds(operator: Operator, base: CaseDraft, standard: Standard) -> Iterat
         own = {by: base.args.get(by, inspect.signature(recipe).parameters[by].default)}
         kinds = [{by: kind} for kind in get_args(hint)]
     dtypes = [dtype for spec in operator.tensors if len(spec.dtypes) > 1 for dtype in spec.dtypes]
-    names = [dtype.value for dtype in dict.fromkeys(dtypes) if standard.name == DTYPES or dtype.is_float]
+    names = [dtype.value for dtype in dict.fromkeys(dtypes) if standard.name == DTYPES or dtype.is_real]
     for dtype in names or [base.dtype]:
         for data in kinds:
             if (dtype, data) != (base.dtype, own):

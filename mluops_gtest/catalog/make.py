@@ -21,7 +21,7 @@ from mluops_gtest.core.buffers import (
     is_constant_baseline,
     row_counts,
 )
-from mluops_gtest.core.call import OpCall, Params, Status
+from mluops_gtest.core.call import OpCall, Params, ParamValue, Status
 from mluops_gtest.core.case import Case, CaseDraft, Change
 from mluops_gtest.core.declaration import (
     Baseline,
@@ -102,11 +102,11 @@ def same_values(case: Case, locked: LockEntry) -> bool:
 
 
 def declared_criteria(
-    draft: CaseDraft, operator: Operator, outputs: Iterable[Tensor], params: Params
+    draft: CaseDraft, operator: Operator, outputs: Iterable[Tensor], facts: Mapping[str, ParamValue | DType]
 ) -> tuple[tuple[Criterion, ...], ...]:
     """What each output is held to: by the declaration, else by the operator."""
     return tuple(
-        draft.criteria.get(tensor.id) or operator.usual_criteria(tensor.id, tensor.desc.dtype, params)
+        draft.criteria.get(tensor.id) or operator.usual_criteria(tensor.id, tensor.desc.dtype, facts)
         for tensor in outputs
     )
 
@@ -119,7 +119,7 @@ def as_declared(case: Case, draft: CaseDraft, operator: Operator) -> Case:
     expect, degenerate = case.expect, draft.expect.degenerate
     if expect.degenerate != degenerate:
         expect = replace(expect, degenerate=degenerate)
-    criteria = declared_criteria(draft, operator, case.outputs, case.params)
+    criteria = declared_criteria(draft, operator, case.outputs, case.facts)
     return replace(case, tags=draft.tags, doc=draft.doc, expect=expect, criteria=criteria, declared=True)
 
 
@@ -309,9 +309,7 @@ def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
         plain = replace(case, outputs=known, expect=type(case.expect)())
         baseline = baseline_of(operator, bind_values(plain, operator))
         outputs = tuple(_output(s, baseline.outputs[s.id].shape, draft.dtype) for s in operator.outputs)
-    whole = replace(
-        case, outputs=outputs, criteria=declared_criteria(draft, operator, outputs, case.params)
-    ).with_held()
+    whole = replace(case, outputs=outputs, criteria=declared_criteria(draft, operator, outputs, case.facts)).with_held()
     if whole is None:
         pairs = " and ".join(f"{name} what {output} holds" for output, name in operator.held.items())
         raise _refusal(
@@ -332,7 +330,7 @@ def _refuse_large(draft: CaseDraft, name: str, dims: tuple[int, ...]) -> None:
 
 def _tensor(spec: TensorSpec, array: Array, layout: Layout) -> Tensor:
     data = np.ascontiguousarray(array)
-    desc = TensorDesc(dtype_of(data), layout, tuple(data.shape))
+    desc = TensorDesc(dtype_of(data, spec.dtypes), layout, tuple(data.shape))
     return Tensor(spec.id, desc, data.reshape(-1), spec.becomes)
 
 
@@ -484,7 +482,7 @@ def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
             _refuse_open(draft, reason, tag)
     outputs = tuple(_filled(tensor, baseline, draft, operator) for tensor in case.outputs)
     # `change` may have changed what they depend on.
-    criteria = declared_criteria(draft, operator, outputs, case.params)
+    criteria = declared_criteria(draft, operator, outputs, case.facts)
     return replace(case, outputs=outputs, params={**case.params, **baseline.scalars}, criteria=criteria)
 
 

@@ -65,6 +65,10 @@ def ranges_of(operator: Operator, base: Case, space: Space | None) -> Iterator[N
             # One more than the least that is large, so that one size can be larger than another that is.
             high = _MOST if symbol in base.params else LARGE_ELEMENTS + 1
             yield NumberRange(f"{EVERYWHERE}{symbol}", "dim", start, 0, high, put, (0, *_FACTORS, high))
+    for names in alike_of_any_axes(operator):
+        for axis, length in enumerate(base.tensor(names[0]).desc.dims):
+            resize = partial(_resize_all, names=names, axis=axis)
+            yield NumberRange(f"{EVERYWHERE}dim{axis}", "dim", length, 0, LARGE_ELEMENTS, resize, (0, LARGE_ELEMENTS))
     yield NumberRange("nram", "device", DEFAULT_NRAM_BYTES, 0, DEFAULT_NRAM_BYTES, put_nram)
 
 
@@ -73,6 +77,22 @@ def _resize(case: Case, size: int, *, name: str, axis: int) -> Case | None:
     if axis >= len(dims):
         return None
     return changed(case, {name: Change(dims=(*dims[:axis], size, *dims[axis + 1 :]))}, {})
+
+
+def alike_of_any_axes(operator: Operator) -> Iterator[tuple[str, ...]]:
+    """The tensors that have the same axes, however many these are."""
+    shapes = {spec.id: readable_shape(spec.shape) for spec in operator.tensors}
+    for one in dict.fromkeys(spec.shape for spec in operator.tensors):
+        names = tuple(spec.id for spec in operator.tensors if spec.shape == one)
+        if len(names) > 1 and any(axis.any_number for form in shapes[names[0]].forms for axis in form.axes):
+            yield names
+
+
+def _resize_all(case: Case, size: int, *, names: tuple[str, ...], axis: int) -> Case | None:
+    resized: Case | None = case
+    for name in names:
+        resized = None if resized is None else _resize(resized, size, name=name, axis=axis)
+    return resized
 
 
 def put_nram(case: Case, size: int) -> Case:

@@ -444,7 +444,7 @@ def _query_mistakes(operator: Operator) -> Iterator[tuple[str, str]]:
 def _output_mistakes(spec: OutputSpec, operator: Operator) -> Iterator[str]:
     if not spec.criteria:
         yield "has no criteria. Write {DType.FLOAT: diff1_and_diff2(3e-3)} or similar."
-    params = [field.name for field in operator.param_fields]
+    params = [*(field.name for field in operator.param_fields), *(one.id for one in operator.inputs)]
     for dtype, criteria in spec.criteria.items():
         by_param = criteria if isinstance(criteria, CriteriaByParam) else None
         if by_param is not None and by_param.param not in params:

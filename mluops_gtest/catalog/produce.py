@@ -34,7 +34,7 @@ from mluops_gtest.core.call import Status
 from mluops_gtest.core.case import Case, CaseDraft, Expect, Query
 from mluops_gtest.core.declaration import CheckVerdict
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.core.tensor import Array, DType, Tensor, digest_bytes
+from mluops_gtest.core.tensor import Array, DType, Tensor, digest_bytes, widened
 
 # What is committed: a file of at most this many bytes. Larger cases are made into the cache on first use.
 COMMITTED_LIMIT = 64 * 1024
@@ -215,8 +215,8 @@ def _unequal(stored: Array, recomputed: Array, dtype: DType, rows: int | None) -
         return max(stored.size, recomputed.size, 1)
     left, right = (np.ascontiguousarray(array[:rows]).reshape(-1) for array in (stored, recomputed))
     differing = left.view(dtype.bits) != right.view(dtype.bits)
-    if dtype.is_float and differing.any():
-        differing &= ~(np.isnan(left) & np.isnan(right))
+    if dtype.is_real and differing.any():
+        differing &= ~(np.isnan(widened(left, dtype)) & np.isnan(widened(right, dtype)))
     return int(np.count_nonzero(differing))
 
 
@@ -300,7 +300,7 @@ def _released(case: Case, operator: Operator) -> Case:
         inputs=_numbered(case.inputs, "input"),
         outputs=_numbered(case.outputs, "output"),
         criteria=tuple(
-            operator.usual_criteria(tensor.id, tensor.desc.dtype, case.params) if criteria == () else criteria
+            operator.usual_criteria(tensor.id, tensor.desc.dtype, case.facts) if criteria == () else criteria
             for criteria, tensor in zip(case.criteria, case.outputs, strict=True)
         ),
     )

@@ -152,7 +152,7 @@ class Vocabulary:
         self.params = {field.name: field for field in operator.param_fields if not field.result}
         self.checks = tuple(check.name for check in operator.checks)
         # Outputs whose criteria a case may set.
-        self.judged = tuple(spec.id for spec in operator.outputs if any(dtype.is_float for dtype in spec.dtypes))
+        self.judged = tuple(spec.id for spec in operator.outputs if any(dtype.is_real for dtype in spec.dtypes))
         self.descriptors = (*self.tensors, *filter(None, [operator.params_descriptor]))
         self.pointers = operator.pointers
 

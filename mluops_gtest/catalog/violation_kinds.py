@@ -18,7 +18,7 @@ from mluops_gtest.core.call import OLDEST_ARCH, ParamValue, Space
 from mluops_gtest.core.case import Case, Change
 from mluops_gtest.core.declaration import OutputSpec, ParamField, TensorSpec
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.core.tensor import DType, Layout, Tensor, TensorDesc, contiguous
+from mluops_gtest.core.tensor import LARGE_ELEMENTS, DType, Layout, Tensor, TensorDesc, contiguous
 
 Spec = TensorSpec | OutputSpec
 
@@ -92,6 +92,10 @@ def _of_tensor(spec: Spec, tensor: Tensor, operator: Operator, base: Case) -> It
             yield Kind(name, f"dim{one}_dim{other}_exchanged", "dim", _changing(exchange, name))
     for what, strides_of in _STRIDES.items():
         yield Kind(name, f"strided_{what}", STRIDED, _changing(partial(_strided, strides_of=strides_of), name))
+    # Where strides are legal they may be too large.
+    apart = _changing(partial(_strided, strides_of=_STRIDES["step"]), name)(base)
+    if apart is not None and not broken_checks(operator, apart):
+        yield Kind(name, "strided_far", STRIDED, _changing(partial(_strided, strides_of=_far_apart), name))
 
 
 def _changing(change: Change | Callable[[Tensor], Change | None], *names: str) -> Apply:
@@ -154,6 +158,12 @@ _Dims = tuple[int, ...]
 def _strides_of_copies(dims: _Dims) -> _Dims:
     first = next((axis for axis, length in enumerate(dims) if length != 1), 0)
     return tuple(0 if axis == first else stride for axis, stride in enumerate(contiguous(dims)))
+
+
+def _far_apart(dims: _Dims) -> _Dims:
+    """2^31 elements from the first to the last row that there is."""
+    first = next((axis for axis, length in enumerate(dims) if length != 1), 0)
+    return tuple(LARGE_ELEMENTS if axis == first else stride for axis, stride in enumerate(contiguous(dims)))
 
 
 _STRIDES: Final[Mapping[str, Callable[[_Dims], _Dims]]] = {

@@ -11,7 +11,7 @@ from mluops_gtest.core.case import CaseDraft
 from mluops_gtest.core.declaration import CriteriaByParam, OutputSpec, TensorSpec
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import C_API
-from mluops_gtest.core.tensor import Criterion
+from mluops_gtest.core.tensor import Criterion, DType
 from mluops_gtest.results.reports.markdown_summary import code, table, text
 
 
@@ -55,7 +55,8 @@ def criteria_in_words(spec: OutputSpec) -> str:
     def in_words(required: tuple[Criterion, ...] | CriteriaByParam) -> str:
         if not isinstance(required, CriteriaByParam):
             return listed(required)
-        return ", ".join(listed(of, f" with {required.param} {value}") for value, of in required.criteria.items())
+        named = {one.value if isinstance(one, DType) else one: of for one, of in required.criteria.items()}
+        return ", ".join(listed(of, f" with {required.param} {one}") for one, of in named.items())
 
     return "; ".join(f"{dtype.value}: {in_words(required)}" for dtype, required in spec.criteria.items())
 

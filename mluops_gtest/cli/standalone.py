@@ -130,7 +130,7 @@ def _describe_tensors(failure: Failure, result: CaseResult) -> Iterator[TensorFa
             True,
             {"expected": expected, "kept": kept, "held": _held(case, tensor, kept)},
             preset=spec.preset,
-            criteria=criteria or failure.operator.usual_criteria(tensor.id, tensor.desc.dtype, case.params),
+            criteria=criteria or failure.operator.usual_criteria(tensor.id, tensor.desc.dtype, case.facts),
             allowed=allowed,
             may_stay=tensor.id in expectation.may_stay,
             may_clear=tensor.id in failure.operator.may_clear(expectation.answer),
@@ -314,7 +314,10 @@ def _tensor(facts: TensorFacts) -> str:
 
 def _literal(array: Array) -> str:
     """The values as a reader writes them; the shortest text that gives the same float again."""
-    texts = [str(value) for value in array] if array.dtype.kind == "f" else [repr(value) for value in array.tolist()]
+    if array.dtype.kind == "c":
+        texts = [f"complex({value.real}, {value.imag})" for value in array]
+    else:
+        texts = [str(value) for value in array] if array.dtype.kind == "f" else list(map(repr, array.tolist()))
     lines = in_lines(texts, _PER_LINE)
     if len(lines) <= 1:
         return f"[{''.join(lines)}]"

@@ -21,12 +21,18 @@ from mluops_gtest.core.operator_parts import (
     CParams,
     CSignature,
 )
-from mluops_gtest.core.tensor import Array, CriterionKind, DType, Layout
+from mluops_gtest.core.tensor import Array, CriterionKind, DType, Layout, widened
 
 _PER_LINE = 12
 _SPARE = 64
 _CRITERIA = (CriterionKind.DIFF1, CriterionKind.DIFF2, CriterionKind.DIFF3)
-_C_TYPES = {DType.FLOAT: "float", DType.HALF: "uint16_t", DType.INT32: "int32_t", DType.INT64: "int64_t"}
+_C_TYPES = {
+    DType.FLOAT: "float",
+    DType.HALF: "uint16_t",
+    DType.BFLOAT16: "uint16_t",
+    DType.INT32: "int32_t",
+    DType.INT64: "int64_t",
+}
 _WIDTH = 110
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -203,7 +209,10 @@ def _buffer(facts: TensorFacts) -> Iterator[str]:
         places = desc.view(np.arange(desc.extent)).reshape(-1)
         arrays["places"] = ("long", _join([str(place) for place in places]))
     if expected is not None:
-        arrays["expected"] = ("double", _join([_double(float(value)) for value in expected]) or "0")
+        arrays["expected"] = (
+            "double",
+            _join([_double(float(value)) for value in widened(expected, desc.dtype)]) or "0",
+        )
     for field, (kind, numbers) in arrays.items():
         yield f"static const {kind} {name}_{field}[] = {{{numbers}}};"
     limits = {one.kind.canonical: one.threshold for one in facts.criteria}
@@ -351,8 +360,9 @@ def _double(value: float) -> str:
 def _elements(array: Array, dtype: DType) -> str:
     if dtype not in _C_TYPES:
         return _join([str(byte) for byte in np.ascontiguousarray(array).view(np.uint8)])
-    if dtype is DType.HALF:
-        return _join([f"0x{bits:04x} /* {value} */" for bits, value in zip(array.view("<u2"), array, strict=True)])
+    if dtype in (DType.HALF, DType.BFLOAT16):
+        pairs = zip(array.view("<u2"), widened(array, dtype), strict=True)
+        return _join([f"0x{bits:04x} /* {value} */" for bits, value in pairs])
     if dtype is DType.FLOAT:
         return _join([_float(value) for value in array])
     return _join([_integer(value) for value in array.tolist()])

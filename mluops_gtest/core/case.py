@@ -19,12 +19,13 @@ from msgspec.structs import asdict, replace
 from mluops_gtest.base.errors import UsageError, repr_short
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import MAX_LETTERS
-from mluops_gtest.core.call import OpCall, Params, Status
+from mluops_gtest.core.call import OpCall, Params, ParamValue, Status
 from mluops_gtest.core.tensor import (
     PRECISION_WORDS,
     PRECISIONS,
     Criterion,
     DeclaredPrecision,
+    DType,
     Precision,
     Tensor,
     is_precision,
@@ -178,6 +179,11 @@ class Case(Value):
             is_laid_out = desc == tensor.desc or tensor.data is None
             inputs.append(alike if is_laid_out else alike.holding(tensor.values))
         return replace(self, inputs=tuple(inputs))
+
+    @property
+    def facts(self) -> dict[str, ParamValue | DType]:
+        """What criteria may depend on: the parameters, and the types of inputs."""
+        return {**self.params, **{tensor.id: tensor.desc.dtype for tensor in self.inputs}}
 
     def tensor(self, name: str) -> Tensor:
         """The input or output of that id."""

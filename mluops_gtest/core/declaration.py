@@ -85,14 +85,14 @@ class TensorSpec(Value):
 
 
 class CriteriaByParam(Value):
-    """Criteria by the value of a parameter; a call with another value has the first."""
+    """Criteria by the value of a parameter, or by the type of the input of that name; any other has the first."""
 
     param: str
-    criteria: Mapping[ParamValue, tuple[Criterion, ...]]
+    criteria: Mapping[ParamValue | DType, tuple[Criterion, ...]]
 
-    def of(self, params: Params) -> tuple[Criterion, ...]:
-        """Those of a call with these parameters."""
-        return self.criteria.get(params.get(self.param, 0), next(iter(self.criteria.values()), ()))
+    def of(self, facts: Mapping[str, ParamValue | DType]) -> tuple[Criterion, ...]:
+        """Those of a call with these parameters and types."""
+        return self.criteria.get(facts.get(self.param, 0), next(iter(self.criteria.values()), ()))
 
 
 class OutputSpec(Value):

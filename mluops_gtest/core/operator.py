@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import HarnessError, OperatorError
-from mluops_gtest.core.call import OpCall, Params, SizedAxis, Status
+from mluops_gtest.core.call import OpCall, Params, ParamValue, SizedAxis, Status
 from mluops_gtest.core.declaration import (
     AxisSpec,
     Baseline,
@@ -275,10 +275,15 @@ class Operator:
         """The output of that id."""
         return _first((spec for spec in self.outputs if spec.id == name), name)
 
-    def usual_criteria(self, output: str, dtype: DType, params: Params) -> tuple[Criterion, ...]:
-        """What a call with these parameters is held to where its case names nothing; empty for other types."""
+    def usual_criteria(
+        self, output: str, dtype: DType, facts: Mapping[str, ParamValue | DType]
+    ) -> tuple[Criterion, ...]:
+        """What a call with these parameters and types of inputs is held to where its case names nothing.
+
+        Empty for other types.
+        """
         found = self.output(output).criteria.get(dtype, ())
-        return found.of(params) if isinstance(found, CriteriaByParam) else found
+        return found.of(facts) if isinstance(found, CriteriaByParam) else found
 
     def input(self, name: str) -> TensorSpec:
         """The input of that id."""

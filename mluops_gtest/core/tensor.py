@@ -81,6 +81,11 @@ class DType(TableEnum):
         return self.storage.kind == "f"
 
     @property
+    def is_real(self) -> bool:
+        """A real floating-point type, bfloat16 too, of which numpy has the bits alone."""
+        return self.is_float or self is DType.BFLOAT16
+
+    @property
     def is_integer(self) -> bool:
         """Compared exactly: integers, bool."""
         return self in _INTEGERS
@@ -100,6 +105,43 @@ class DType(TableEnum):
 
 _INTEGER_WORDS = "int8 int16 int31 int32 int64 uint8 uint16 uint32 uint64 bool"
 _INTEGERS = frozenset(DType.named(word) for word in _INTEGER_WORDS.split())
+
+
+def widened(values: Array, dtype: DType) -> Array:
+    """The values in a type that numpy computes with: bfloat16 as float32, a pair of halves as complex64, both exact."""
+    import numpy as np  # late, as all of numpy in the model
+
+    if dtype is DType.BFLOAT16:
+        return (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    if dtype is DType.COMPLEX_HALF:
+        parts = np.ascontiguousarray(values).reshape(-1).view("<f2").astype("<f4")
+        return parts.view("<c8").reshape(values.shape)
+    return values
+
+
+def narrowed(values: Array, dtype: DType) -> Array:
+    """The numbers rounded to nearest even in what holds a tensor of that type; a NaN stays one."""
+    import numpy as np  # late, as all of numpy in the model
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        if dtype is not DType.BFLOAT16:
+            return values.astype(dtype.storage)
+        if values.dtype.itemsize > 4:
+            values = _rounded_to_odd(values)
+        bits = np.ascontiguousarray(values, "<f4").view("<u4")
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
+    return np.where(np.isnan(values), quiet, rounded).astype("<u2").reshape(values.shape)
+
+
+def _rounded_to_odd(values: Array) -> Array:
+    """float32 numbers that round to anything narrower as the float64 ones would."""
+    import numpy as np  # late, as all of numpy in the model
+
+    nearest = np.asarray(values).astype("<f4")
+    toward = np.where(np.abs(nearest) > np.abs(values), np.nextafter(nearest, np.float32(0)), nearest)
+    odd = (toward.view("<u4") | np.uint32(1)).view("<f4")
+    return np.where(np.isfinite(values) & (toward != values), odd, nearest)
 
 
 class Layout(TableEnum):

@@ -18,8 +18,8 @@ from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.result import MAX_EXAMINED, MAX_EXAMPLES, Arbitration, CaseResult, DisputedElement, Side
-from mluops_gtest.core.tensor import Array, Criterion, DType, Precision, Tensor
-from mluops_gtest.judging.blocks import index_of, value_text, widened
+from mluops_gtest.core.tensor import Array, Criterion, DType, Precision, Tensor, widened
+from mluops_gtest.judging.blocks import index_of, value_text
 from mluops_gtest.judging.criteria import allowed_error, beyond_tolerance, worst_elements
 from mluops_gtest.judging.elementwise import ElementwiseCheck
 

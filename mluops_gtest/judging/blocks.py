@@ -30,7 +30,7 @@ from mluops_gtest.base.native.arrays import CELL, LANES, ROWS, address_of
 from mluops_gtest.base.native.library import native_function
 from mluops_gtest.core.explanation import MAX_CELLS
 from mluops_gtest.core.result import Profile
-from mluops_gtest.core.tensor import Array, DType
+from mluops_gtest.core.tensor import Array, DType, widened
 
 # The formulas' guard against a division by zero.
 EPSILON: Final = 1e-9
@@ -79,10 +79,7 @@ class Elements:
 
     def values(self, parts: Array) -> Array:
         """The numbers that stored parts stand for, in a type that numpy computes with."""
-        if not self.upper_half:
-            return parts
-        widened: Array = (parts.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        return widened
+        return widened(parts, DType.BFLOAT16) if self.upper_half else parts
 
 
 @cache
@@ -101,16 +98,6 @@ def elements_of(dtype: DType) -> Elements:
         f"Outputs of type {dtype.value} cannot be compared: no criterion is defined for it."
         " Allowed: integers, bool, half, bfloat16, float, double, complex types; store the output as one of these."
     )
-
-
-def widened(values: Array, dtype: DType) -> Array:
-    """The values in a type that numpy computes with: bfloat16 as float32, a pair of halves as complex64, both exact."""
-    if dtype is DType.BFLOAT16:
-        return elements_of(dtype).values(values)
-    if dtype is DType.COMPLEX_HALF:
-        parts = np.ascontiguousarray(values).reshape(-1).view("<f2").astype("<f4")
-        return parts.view("<c8").reshape(values.shape)
-    return values
 
 
 def value_text(value: object, dtype: DType) -> str:

@@ -31,8 +31,8 @@ from mluops_gtest.core.explanation import (
     WrongSample,
 )
 from mluops_gtest.core.operator import Operator, call_operator_function, refuse_by_operator
-from mluops_gtest.core.tensor import Array, DType, Tensor
-from mluops_gtest.judging.blocks import Picture, folded_width, index_of, value_text, widened
+from mluops_gtest.core.tensor import Array, DType, Tensor, widened
+from mluops_gtest.judging.blocks import Picture, folded_width, index_of, value_text
 from mluops_gtest.judging.criteria import beyond_tolerance
 from mluops_gtest.judging.elementwise import ElementwiseCheck
 from mluops_gtest.judging.rearrangements import rearrangements

@@ -23,7 +23,7 @@ from mluops_gtest.core.buffers import (
     places_holding,
     places_touched,
 )
-from mluops_gtest.core.call import Params
+from mluops_gtest.core.call import ParamValue
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import Cause, Excess, Places, format_reason
 from mluops_gtest.core.declaration import CheckVerdict
@@ -234,7 +234,7 @@ def judge_values(
     """
     judgement = Judgement()
     judgement.compare_scalars(expectation.results, scalars, arbiter)
-    judge_output = _OutputJudge(judgement, operator, case.params, expectation, bitwise, elementwise, explainer, arbiter)
+    judge_output = _OutputJudge(judgement, operator, case.facts, expectation, bitwise, elementwise, explainer, arbiter)
     wrong_counts: set[str] = set()
     pairs = list(zip(expectation.outputs, case.criteria, strict=True))
     # What counts the rows of others comes first: where it is wrong, nobody knows which rows to compare.
@@ -274,7 +274,7 @@ class _OutputJudge:
 
     judgement: Judgement
     operator: Operator
-    params: Params
+    facts: Mapping[str, ParamValue | DType]
     expectation: Expectation
     bitwise: bool
     elementwise: ElementwiseCheck | None
@@ -329,7 +329,7 @@ class _OutputJudge:
 
     def _criteria(self, tensor: Tensor, criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
         dtype = tensor.desc.dtype
-        usual = self.operator.usual_criteria(tensor.id, dtype, self.params)
+        usual = self.operator.usual_criteria(tensor.id, dtype, self.facts)
         wanted = effective_criteria(dtype, criteria, usual, recomputed=self.expectation.recomputed)
         if criteria and wanted != criteria and not dtype.is_integer:
             words = ", ".join(f"{criterion.kind.value} ≤ {criterion.threshold:g}" for criterion in wanted)

@@ -199,7 +199,7 @@ class CaseOutputs(Value):
             if criteria is None or tensor.desc.is_empty:
                 continue
             spec = self.operator.output(tensor.id)
-            usual = self.operator.usual_criteria(tensor.id, tensor.desc.dtype, self.case.params)
+            usual = self.operator.usual_criteria(tensor.id, tensor.desc.dtype, self.case.facts)
             effective = effective_criteria(tensor.desc.dtype, criteria, usual, recomputed=self.expectation.recomputed)
             rows = owned_rows(spec, self.expectation.counts)
             pairs.append(OutputPair(tensor, effective, self.arrays[tensor.id][:rows], tensor.values[:rows]))

@@ -367,7 +367,7 @@ def _outputs_with_own_criteria(case: Case, operator: Operator) -> tuple[str, ...
         for tensor, criteria in zip(case.outputs, case.criteria, strict=True)
         if criteria
         and not tensor.desc.dtype.is_integer
-        and criteria != operator.usual_criteria(tensor.id, tensor.desc.dtype, case.params)
+        and criteria != operator.usual_criteria(tensor.id, tensor.desc.dtype, case.facts)
     )
 
 

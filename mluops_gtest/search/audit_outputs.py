@@ -10,12 +10,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.casefiles.elements import bfloat_bits
 from mluops_gtest.casefiles.lock import LockedTensor
 from mluops_gtest.core.buffers import owned_rows, pattern_of
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.core.tensor import Array, DType, Tensor, WorkingPrecision
+from mluops_gtest.core.tensor import Array, DType, Tensor, WorkingPrecision, narrowed, widened
 from mluops_gtest.judging.elementwise import ElementwiseCheck, Expectation, expectation_of
 from mluops_gtest.judging.verdict import judge_values
 
@@ -142,8 +141,7 @@ def _transposed(right: Array) -> Array | None:
 
 
 def _through_bfloat16(right: Array) -> Array:
-    upper_halves = bfloat_bits(right.astype("<f4")).astype("<u4")
-    return (upper_halves << np.uint32(16)).view("<f4").astype(right.dtype)
+    return widened(narrowed(right.astype("<f4"), DType.BFLOAT16), DType.BFLOAT16).astype(right.dtype)
 
 
 _UNTOUCHED: Final = "untouched"

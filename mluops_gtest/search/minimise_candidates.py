@@ -19,7 +19,7 @@ from mluops_gtest.core.call import OpCall, Params
 from mluops_gtest.core.case import Case, Expect
 from mluops_gtest.core.declaration import Baseline, CheckVerdict, OutputSpec, RecipeOutput, TensorSpec, plain_params
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.core.tensor import Array, Criterion, Tensor, TensorDesc, digest_tensors
+from mluops_gtest.core.tensor import Array, Criterion, Tensor, TensorDesc, digest_tensors, narrowed, widened
 
 # How often a search may call the backend.
 LIMIT = 300
@@ -144,7 +144,7 @@ def _criteria_of(case: Case, operator: Operator, params: Params) -> Iterator[tup
     """Those of the case with other parameters: the operator's own follow these."""
     for tensor, criteria in zip(case.outputs, case.criteria, strict=True):
         usual = partial(operator.usual_criteria, tensor.id, tensor.desc.dtype)
-        yield usual(params) if criteria == usual(case.params) else criteria
+        yield usual({**case.facts, **params}) if criteria == usual(case.facts) else criteria
 
 
 def _resized(tensor: Tensor, dims: Mapping[str, tuple[int, ...]]) -> Tensor:
@@ -224,33 +224,41 @@ def plainer_tensors(case: Case) -> Iterator[RecipeOutput]:
     """The call with one tensor made plainer as a whole, the plainest first."""
     made = recipe_output_of(case)
     for tensor in case.inputs:
-        values = made.inputs[tensor.id]
+        values = _numbers(made, tensor)
         for transform in _TRANSFORMS:
-            yield from _plainer(made, tensor.id, transform(values).astype(values.dtype))
+            yield from _plainer(made, tensor, transform(values).astype(values.dtype))
 
 
 def plainer_elements(case: Case) -> Iterator[RecipeOutput]:
     """The call with one element of a small tensor made 0 or 1, or one column of a tensor made 0."""
     made = recipe_output_of(case)
     for tensor in case.inputs:
-        values = made.inputs[tensor.id]
+        values = _numbers(made, tensor)
         if values.ndim > 1 and 1 < values.shape[-1] <= MAX_SINGLE:
             for column in range(values.shape[-1]):
                 changed = values.copy()
                 changed[..., column] = 0
-                yield from _plainer(made, tensor.id, changed)
+                yield from _plainer(made, tensor, changed)
         if values.size > MAX_SINGLE:
             continue
         for place in range(values.size):
             for number in (0, 1):
                 changed = values.copy()
                 changed.reshape(-1)[place] = number
-                yield from _plainer(made, tensor.id, changed)
+                yield from _plainer(made, tensor, changed)
 
 
-def _plainer(made: RecipeOutput, name: str, changed: Array) -> Iterator[RecipeOutput]:
-    if plainness(changed) < plainness(made.inputs[name]):
-        yield replace(made, inputs={**made.inputs, name: changed})
+def _numbers(made: RecipeOutput, tensor: Tensor) -> Array:
+    """The values of an input as real numbers; both parts of a complex one, side by side on the last axis."""
+    values = np.ascontiguousarray(widened(made.inputs[tensor.id], tensor.desc.dtype))
+    return values.view(f"<f{values.itemsize // 2}") if values.dtype.kind == "c" else values
+
+
+def _plainer(made: RecipeOutput, tensor: Tensor, changed: Array) -> Iterator[RecipeOutput]:
+    if plainness(changed) < plainness(_numbers(made, tensor)):
+        dtype = tensor.desc.dtype
+        stored = changed.view(dtype.storage) if dtype.storage.kind == "c" else narrowed(changed, dtype)
+        yield replace(made, inputs={**made.inputs, tensor.id: stored})
 
 
 def plainer_params(case: Case, operator: Operator) -> Iterator[RecipeOutput]:
@@ -299,7 +307,7 @@ def with_usual_criteria(case: Case, operator: Operator) -> Case:
     """The case with criteria for every output, whatever its type: nobody uses them, but a file has one list for all."""
 
     def usual(tensor: Tensor) -> tuple[Criterion, ...]:
-        of = partial(operator.usual_criteria, tensor.id, params=case.params)
+        of = partial(operator.usual_criteria, tensor.id, facts=case.facts)
         return of(tensor.desc.dtype) or of(operator.output(tensor.id).dtypes[0])
 
     return replace(case, criteria=tuple(map(usual, case.outputs)))

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.core import explanation as x
 from mluops_gtest.core.call import OpCall
-from mluops_gtest.core.tensor import DType
-from mluops_gtest.judging.blocks import widened
+from mluops_gtest.core.tensor import DType, widened
 
 # Bits of the significand, the leading one included.
 BITS = {"half": 11, "tf32": 11, "bfloat16": 8}

@@ -209,7 +209,7 @@ def _read_outputs(folder: Path, name: str) -> "CaseOutputs":
 def _save(folder: Path, case: "Case", outputs: "CaseOutputs | None") -> list[str]:
     """Writes inputs, got and expected as .npy files and a script that loads them; returns the names of the files."""
     from mluops_gtest.base.files import replace_text
-    from mluops_gtest.judging.blocks import widened
+    from mluops_gtest.core.tensor import widened
     from mluops_gtest.results.saved_outputs import write_npy
 
     files = {f"{t.id}.npy": (t.values, t.desc.dtype) for t in case.inputs if t.data is not None}

@@ -113,7 +113,8 @@ class Listing:
             elif of is not None:
                 criteria = of.criteria.get(output["id"], ())
             if criteria == () and known is not None:
-                criteria = known.usual_criteria(output["id"], DType.named(output["dtype"]), entry.params)
+                types = {one["id"]: DType.named(one["dtype"]) for one in entry.tensors["inputs"]}
+                criteria = known.usual_criteria(output["id"], DType.named(output["dtype"]), {**entry.params, **types})
             records += [
                 {"output": output["id"], "criterion": c.kind.canonical.value, "threshold": c.threshold}
                 for c in criteria or ()
@@ -225,7 +226,7 @@ def _page(case: "Case", operator: "Operator | None", note: str, root_options: It
         if criteria is None:
             yield escape(f"{tensor.id}: not compared")
             continue
-        usual = operator.usual_criteria(tensor.id, tensor.desc.dtype, case.params) if operator else ()
+        usual = operator.usual_criteria(tensor.id, tensor.desc.dtype, case.facts) if operator else ()
         required = criteria or usual
         words = ", ".join(f"{c.kind.canonical.value} ≤ {c.threshold:g}" for c in required) or "no criterion"
         yield escape(f"{tensor.id}: {words}")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mluops_gtest.base.errors import UnwritableError
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import CaseFinished, CasesRetracted
-from mluops_gtest.core.tensor import DType
-from mluops_gtest.judging.blocks import value_text, widened
+from mluops_gtest.core.tensor import DType, widened
+from mluops_gtest.judging.blocks import value_text
 from mluops_gtest.results.folder import ResultsFolder
 from mluops_gtest.results.saved_outputs import write_npy
 from mluops_gtest.results.writer import ResultFiles, write_causes
