@@ -179,6 +179,10 @@ class Case(Value):
             inputs.append(alike if is_laid_out else alike.holding(tensor.values))
         return replace(self, inputs=tuple(inputs))
 
+    def has(self, name: str) -> bool:
+        """The call has that tensor: it may lack an optional one."""
+        return any(tensor.id == name for tensor in self.tensors)
+
     def tensor(self, name: str) -> Tensor:
         """The input or output of that id."""
         return next(tensor for tensor in (*self.inputs, *self.outputs) if tensor.id == name)
