@@ -229,16 +229,32 @@ def _ids(operator: Operator, tensors: tuple[str, ...]) -> tuple[str, ...]:
     return tensors or tuple(spec.id for spec in operator.tensors)
 
 
+def _where_present(operator: Operator, names: Iterable[str], check: Check) -> Check:
+    """The check; it holds of a call that lacks one of these tensors, where a call may."""
+    optional = operator.optional.intersection(names)
+    if not optional:
+        return check
+    return replace(check, holds=lambda call: any(call.inputs[one] is None for one in optional) or check.holds(call))
+
+
+def _each_present(operator: Operator, names: Iterable[str], of: Callable[[str], Iterable[Check]]) -> Iterator[Check]:
+    for name in names:
+        yield from (_where_present(operator, (name,), check) for check in of(name))
+
+
 def handle(doc: str, *, asked_by: AskedBy = "both") -> CheckGroup:
     """`handle_null`."""
     return _group(lambda _: (handle_present(doc),), asked_by)
 
 
 def descriptors(*tensors: str, doc: str, asked_by: AskedBy = "both") -> CheckGroup:
-    """`<tensor>_desc_null` each; the descriptor of the parameters is `<descriptor>_null`."""
+    """`<tensor>_desc_null` each; the descriptor of the parameters is `<descriptor>_null`.
+
+    Tensors that a call may lack are left out unless they are named.
+    """
 
     def expand(operator: Operator) -> Iterator[Check]:
-        for name in _ids(operator, tensors):
+        for name in tensors or (one for one in _ids(operator, ()) if one not in operator.optional):
             if name == operator.params_descriptor:
                 yield params_present(name, doc)
             else:
@@ -286,7 +302,7 @@ def ranks(*tensors: str, doc: str, status: Status = Status.BAD_PARAM, asked_by: 
         for name in _ids(operator, tensors):
             allowed = parse_shape(operator.tensor(name).shape).ranks
             if allowed is not None:
-                yield rank(name, allowed, doc)
+                yield _where_present(operator, (name,), rank(name, allowed, doc))
 
     return _group(expand, asked_by, status=status)
 
@@ -298,7 +314,7 @@ def layouts(*tensors: str, doc: str, status: Status = Status.BAD_PARAM, asked_by
         for name in _ids(operator, tensors):
             allowed = operator.tensor(name).layouts
             if allowed is not None:
-                yield layout(name, allowed, doc)
+                yield _where_present(operator, (name,), layout(name, allowed, doc))
 
     return _group(expand, asked_by, status=status)
 
@@ -311,10 +327,8 @@ def dtypes(
     def expand(operator: Operator) -> Iterator[Check]:
         for entry in _ids(operator, tensors):
             tensor, _, other = entry.partition(" = ")
-            if other:
-                yield same_dtype(tensor, other, doc, name)
-            else:
-                yield dtype(tensor, operator.tensor(tensor).dtypes, doc)
+            own = same_dtype(tensor, other, doc, name) if other else dtype(tensor, operator.tensor(tensor).dtypes, doc)
+            yield _where_present(operator, (tensor, other), own)
 
     return _group(expand, asked_by, status=status)
 
@@ -334,9 +348,10 @@ def dims(*axes: str, doc: str, status: Status = Status.BAD_PARAM, asked_by: Aske
             place, _, other = entry.partition(" = ")
             tensor, number = _tensor_axis(place)
             if other:
-                yield _same_length(tensor, number, *_tensor_axis(other), doc)
+                own = _same_length(tensor, number, *_tensor_axis(other), doc)
             else:
-                yield _length_of_shape(operator, tensor, number, doc)
+                own = _length_of_shape(operator, tensor, number, doc)
+            yield _where_present(operator, (tensor, other.partition(".")[0]), own)
 
     return _group(expand, asked_by, status=status)
 
@@ -395,7 +410,11 @@ def _fits_form(operator: Operator, tensor: str, number: int, call: OpCall) -> bo
 
 def strided(*tensors: str, doc: str, status: Status = Status.NOT_SUPPORTED, asked_by: AskedBy = "both") -> CheckGroup:
     """`<tensor>_strided` each: contiguous."""
-    return _group(lambda operator: contiguous(_ids(operator, tensors), doc), asked_by, status=status)
+
+    def expand(operator: Operator) -> Iterable[Check]:
+        return _each_present(operator, _ids(operator, tensors), lambda name: contiguous((name,), doc))
+
+    return _group(expand, asked_by, status=status)
 
 
 def strided_alike(
@@ -408,7 +427,10 @@ def strided_alike(
         names = _ids(operator, tensors)
 
         def holds(call: OpCall) -> bool:
-            descs = [desc for desc in (call.tensor(name).desc for name in names) if desc.count != 1]
+            given = (
+                call.tensor(name) for name in names if name not in operator.optional or call.inputs[name] is not None
+            )
+            descs = [one.desc for one in given if one.desc.count != 1]
             first = next((desc for desc in descs if desc.is_strided), None)
             if first is None:
                 return True
@@ -423,16 +445,23 @@ def strided_alike(
 
 def large(*tensors: str, doc: str, status: Status = Status.NOT_SUPPORTED, asked_by: AskedBy = "both") -> CheckGroup:
     """`<tensor>_large` each: fewer than 2^31 elements."""
-    return _group(lambda operator: not_large(_ids(operator, tensors), doc), asked_by, status=status)
+
+    def expand(operator: Operator) -> Iterable[Check]:
+        return _each_present(operator, _ids(operator, tensors), lambda name: not_large((name,), doc))
+
+    return _group(expand, asked_by, status=status)
 
 
 def empty(
     *tensors: str, doc: str, status: Status = Status.SUCCESS, writes: bool = False, asked_by: AskedBy = "both"
 ) -> CheckGroup:
     """`<tensor>_empty` each: a tensor without elements ends the call with this status."""
-    return _group(
-        lambda operator: (not_empty(one, doc, status, writes=writes) for one in _ids(operator, tensors)), asked_by
-    )
+
+    def expand(operator: Operator) -> Iterable[Check]:
+        names = _ids(operator, tensors)
+        return _each_present(operator, names, lambda name: (not_empty(name, doc, status, writes=writes),))
+
+    return _group(expand, asked_by)
 
 
 def workspace(doc: str, *, asked_by: AskedBy = "call", may_clear: tuple[str, ...] = ()) -> CheckGroup:
@@ -448,11 +477,14 @@ def pointers(
     may_clear: tuple[str, ...] = (),
 ) -> CheckGroup:
     """`<tensor>_ptr_null` each; queries get no data."""
-    return _group(
-        lambda operator: pointers_present(_ids(operator, tensors), doc, empty_may_be_null=empty_may_be_null),
-        asked_by,
-        may_clear=may_clear,
-    )
+
+    def expand(operator: Operator) -> Iterable[Check]:
+        names = _ids(operator, tensors)
+        return _each_present(
+            operator, names, lambda name: pointers_present((name,), doc, empty_may_be_null=empty_may_be_null)
+        )
+
+    return _group(expand, asked_by, may_clear=may_clear)
 
 
 def arch(doc: str, *, asked_by: AskedBy = "both") -> CheckGroup:

@@ -36,7 +36,7 @@ def suspected(operator: Operator, names: Mapping[str, str]) -> Iterator[Mutant]:
         def run(call: OpCall) -> Status:
             right = operator.reference(call)
             # What computes without data has nothing that could be read in a wrong way.
-            has_data = all(arg is not None and arg.array is not None for arg in call.inputs.values())
+            has_data = all(arg is None or arg.array is not None or arg.desc.is_empty for arg in call.inputs.values())
             computes = has_data and operator.answer(call).check is None
             wrong = operator.suspects[words](call) if computes else {}
             for output, values in {**right.outputs, **wrong}.items():
@@ -197,7 +197,8 @@ def input_cleared(right: Run, name: str) -> Mutant:
     """An input is used as scratch, and is all zeros afterwards."""
 
     def spoil(call: OpCall) -> None:
-        if (array := call.tensor(name).array) is not None:
-            array[...] = 0
+        tensor = call.inputs[name]
+        if tensor is not None and tensor.array is not None:
+            tensor.array[...] = 0
 
     return spoilt(f"{name}_cleared", f"uses {name} as scratch and leaves zeros there", right, spoil)

@@ -50,8 +50,10 @@ def along(operator: Operator, symbol: str, named_by: Mapping[str, int | None] | 
         left, gone = size(call) - (stop - start), stop - start
         axes = tuple(_axes(operator, symbol, call))
         inputs = {axis.tensor: axis for axis in axes if axis.tensor in call.inputs}
-        arrays = {name: without_rows(call.array(name), start, stop, axis.number) for name, axis in inputs.items()}
+        arrays = {name: without_rows(_values(call, name), start, stop, axis.number) for name, axis in inputs.items()}
         for name, column in (named_by or {}).items():
+            if call.inputs[name] is None:
+                continue
             values, places = arrays.get(name, call.array(name)).copy(), ... if column is None else (..., column)
             own = values[places]
             if operator.input(name).distinct and ((own >= start) & (own < stop)).any():
@@ -78,10 +80,16 @@ def changed(
     dims = {name: call.tensor(name).dims for name in call.outputs if name not in derived}
     given: Params = call.params or {}
     return RecipeOutput(
-        {**{name: call.array(name) for name in call.inputs}, **(inputs or {})},
+        {**{name: _values(call, name) for name, one in call.inputs.items() if one is not None}, **(inputs or {})},
         {**given, **(params or {})},
         outputs={**dims, **(outputs or {})},
     )
+
+
+def _values(call: OpCall, name: str) -> Array:
+    """The values of an input; of one without elements there may be no buffer."""
+    tensor = call.tensor(name)
+    return np.empty(tensor.dims, tensor.dtype.storage) if tensor.desc.is_empty else call.array(name)
 
 
 def without_rows(array: Array, start: int, stop: int, axis: int = 0) -> Array:
@@ -108,6 +116,8 @@ class _Axis(Value):
 
 def _axes(operator: Operator, symbol: str, call: OpCall) -> Iterator[_Axis]:
     for spec in operator.tensors:
+        if spec.id in operator.optional and call.inputs[spec.id] is None:
+            continue
         tensor = call.tensor(spec.id)
         axes = parse_shape(spec.shape).axes(len(tensor.dims), tensor.layout.value, call.params)
         for number, axis in enumerate(axes or ()):

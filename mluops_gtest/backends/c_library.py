@@ -368,9 +368,11 @@ class CLibraryBackend:
             if call.size_null:
                 arguments.query_size = None
                 call.queries.extend(filter(None, [operator.ask(arguments)]))
+        optional = {one.name for one in operator.signature.function.arguments if one.optional}
         for tensors, role in ((call.inputs, Role.INPUT), (call.outputs, Role.OUTPUT)):
             for name, arg in tensors.items():
-                arguments.data[name] = _address(memory, name, arg, role)
+                is_absent = arg is None and name in optional
+                arguments.data[name] = None if is_absent else _address(memory, name, arg, role)
         if answer is None or answer.status is Status.SUCCESS:
             arguments.workspace_size = call.workspace_size
             if call.workspace is not None:

@@ -251,8 +251,7 @@ class _Reading:
             name = self.operator.name
             check_judgeable(criteria)
             check_nulls(expect, self.operator)
-            becomes = [spec.becomes for spec in self.operator.inputs]
-            inputs = tuple(replace(one, becomes=output) for one, output in zip(inputs, becomes, strict=True))
+            inputs = tuple(replace(one, becomes=self.operator.input(one.id).becomes) for one in inputs)
             if self.operator.computes(expect.status, expect.check):
                 _check_complete(inputs, outputs if stored else (), expect)
         case = Case(
@@ -305,12 +304,14 @@ class _Reading:
         """The operator's ids by position; for an unknown operator the file's ids, made unique."""
         if self.operator is not None:
             specs = self.operator.inputs if role == "input" else self.operator.outputs
-            if len(specs) != len(tensors):
+            least = sum(spec.id not in self.operator.optional for spec in specs)
+            if not least <= len(tensors) <= len(specs):
                 names = ", ".join(spec.id for spec in specs)
+                takes = f"{len(specs)}" if least == len(specs) else f"{least} to {len(specs)}"
                 raise CaseFileError(
-                    f"the file has {len(tensors)} {role} tensors; {self.operator.name} takes {len(specs)}: {names}"
+                    f"the file has {len(tensors)} {role} tensors; {self.operator.name} takes {takes}: {names}"
                 )
-            return [spec.id for spec in specs]
+            return [spec.id for spec in specs[: len(tensors)]]
         ids: list[str] = []
         taken: set[str] = set()
         for index, tensor in enumerate(tensors):

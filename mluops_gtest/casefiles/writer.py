@@ -4,7 +4,7 @@ A call as a folder that any program can read: call.json, call.txt, case.pb and o
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -266,39 +266,48 @@ class CallFolderWriter:
         if operator.name not in self._schemas:
             self._schemas[operator.name] = Schema.of((operator,))
         document = case_document(case_of(call, operator), operator, self._schemas[operator.name])
-        for spec, tensor in zip(operator.inputs, document.inputs, strict=True):
+        for spec, tensor in zip(_file_inputs(call, operator), document.inputs, strict=True):
             file = files.get(spec.becomes or spec.id)
             if file is not None and file.stat().st_size:
                 tensor.message.path = file.name
         write_document(document, path)
 
 
+def _file_inputs(call: OpCall, operator: Operator) -> tuple[TensorSpec, ...]:
+    """The inputs that a file of the call has: not the last ones, which it lacks."""
+    given = list(operator.inputs)
+    while given and given[-1].optional and call.inputs[given[-1].id] is None:
+        given.pop()
+    return tuple(given)
+
+
 def case_of(call: OpCall, operator: Operator) -> Case:
     """A case without values that makes this call; the baseline is left to the reference."""
+    given = _file_inputs(call, operator)
+    lacking = operator.optional - {spec.id for spec in given}
     return Case(
         id=call.operator,
         operator=call.operator,
         inputs=tuple(
-            _folder_tensor(spec, call.outputs[spec.becomes] if spec.becomes else call.inputs[spec.id])
-            for spec in operator.inputs
+            _folder_tensor(spec, call.outputs[spec.becomes] if spec.becomes else call.inputs[spec.id]) for spec in given
         ),
         outputs=tuple(_folder_tensor(spec, call.outputs[spec.id]) for spec in operator.outputs),
         params=call.params or {},
         criteria=((),) * len(operator.outputs),
-        expect=_caller(call, operator),
+        expect=_caller(call, operator, lacking),
         baseline_stored=False,
     )
 
 
 def _folder_tensor(spec: TensorSpec | OutputSpec, arg: TensorArg | None) -> Tensor:
-    # The format has no absent tensor: a null descriptor is listed in `expect`, and a placeholder takes its place.
+    # Only the last inputs can be absent: any other null descriptor is in `expect`, and a placeholder takes its place.
     return Tensor(spec.id, TensorDesc(spec.dtypes[0], spec.own_layouts[0], (0,)) if arg is None else arg.desc)
 
 
-def _caller(call: OpCall, operator: Operator) -> Expect:
+def _caller(call: OpCall, operator: Operator, lacking: Container[str]) -> Expect:
     """What is special about the caller; status and check keep their defaults, so that no file tells the answer."""
     tensors = {**call.inputs, **call.outputs}
-    descriptors = [name for name, arg in tensors.items() if arg is None]
+    descriptors = [name for name, arg in tensors.items() if arg is None and name not in lacking]
     if call.params is None and operator.params_descriptor is not None:
         descriptors.append(operator.params_descriptor)
     pointers = [name for name, arg in tensors.items() if arg is not None and arg.null]

@@ -139,7 +139,11 @@ def _exclusion(search: Search, first: int, later: int) -> str:
     if any(_all_have(one, EMPTY) and _all_have(other, STRIDED, LARGE) for one, other in (looks, reversed(looks))):
         return EMPTY_EXCLUDES
     nulls = [kind.target for look in looks[1] for kind in look.kinds if kind.what == "ptr_null"]
-    if looks[0] and nulls and all(look.case.tensor(name).desc.is_empty for look in looks[0] for name in nulls):
+    if (
+        looks[0]
+        and nulls
+        and all(look.case.has(name) and look.case.tensor(name).desc.is_empty for look in looks[0] for name in nulls)
+    ):
         return NO_POINTER
     # Whatever makes a check in front of both answer is no way to break the later one.
     later_looks = [look for look in looks[1] if look.answer is None or look.answer >= first]

@@ -187,8 +187,11 @@ def _mistake(operator: Operator, made: object) -> str | None:
         return f"returns {repr_short(made)}. Let it return RecipeOutput({{input: array}}, {{parameter: value}})."
     fields = {field.name: field for field in operator.param_fields if not field.result}
     inputs = {spec.id: spec for spec in operator.inputs}
+    # A call that lacks an input lacks those behind it, too: files have them by position.
+    last = max((place for place, name in enumerate(inputs) if name in made.inputs), default=-1)
+    least = [name for place, (name, spec) in enumerate(inputs.items()) if place < last or not spec.optional]
     names = (
-        ("input", made.inputs, inputs, inputs),
+        ("input", made.inputs, inputs, least),
         ("parameter", made.params, fields, [name for name, field in fields.items() if field.label == "required"]),
         ("output", made.outputs, [spec.id for spec in operator.outputs], ()),
         ("tensor", made.layouts, [spec.id for spec in operator.tensors], ()),
@@ -254,6 +257,9 @@ def _wrap_operator_errors(draft: CaseDraft, operator: Operator, make: Callable[[
 def _make_declared(draft: CaseDraft, operator: Operator, draw: Draw) -> Case:
     made = call_recipe(draft, operator, draw)
     case = _draw(draft, operator, made)
+    named = {*draft.changes, *draft.expect.null_descriptor, *draft.expect.null_pointer}
+    for name in sorted(named & operator.optional - made.inputs.keys()):
+        raise _refusal(draft, f" changes {name}, which its recipe does not make. Let it make one, or change another.")
     if draft.changes or draft.changed_params:
         case = changed(case, draft.changes, _rounded_params(draft.changed_params, operator))
     tensor = unchecked_layout(case, operator)
@@ -287,8 +293,9 @@ def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
     """The case as the recipe makes it, output dims by the recipe or else by the reference."""
     for name, array in made.inputs.items():
         _refuse_large(draft, name, array.shape)
-    layouts = {spec.id: made.layouts.get(spec.id, spec.own_layouts[0]) for spec in operator.inputs}
-    inputs = tuple(_tensor(spec, made.inputs[spec.id], layouts[spec.id]) for spec in operator.inputs)
+    specs = [spec for spec in operator.inputs if spec.id in made.inputs]
+    layouts = {spec.id: made.layouts.get(spec.id, spec.own_layouts[0]) for spec in specs}
+    inputs = tuple(_tensor(spec, made.inputs[spec.id], layouts[spec.id]) for spec in specs)
     held = {name: made.inputs[of].shape for name, of in operator.held.items()}
     made = replace(made, outputs={**held, **made.outputs})
     case = Case(
@@ -396,9 +403,9 @@ def _compare_answer(draft: CaseDraft, operator: Operator, answer: CheckVerdict) 
 
 def unchecked_layout(case: Case, operator: Operator) -> str | None:
     """The tensor whose layout is none of its own and looked at by no check, or None."""
-    for spec in operator.tensors:
-        is_seen = spec.id not in case.expect.null_descriptor
-        if is_seen and case.tensor(spec.id).desc.layout not in spec.own_layouts:
+    for tensor in case.tensors:
+        spec, is_seen = operator.tensor(tensor.id), tensor.id not in case.expect.null_descriptor
+        if is_seen and tensor.desc.layout not in spec.own_layouts:
             own = changed(case, {spec.id: Change(layout=spec.own_layouts[0].value)}, {})
             seen, usual = (each_check(bind_values(one, operator), operator) for one in (case, own))
             if spec.layouts is None or seen == usual:

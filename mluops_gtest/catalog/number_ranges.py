@@ -47,10 +47,10 @@ class NumberRange(Value):
 
 def ranges_of(operator: Operator, base: Case, space: Space | None) -> Iterator[NumberRange]:
     """Every axis, every integer parameter, every symbol of the shapes wherever it stands, the on-chip memory."""
-    for spec in operator.tensors:
-        for axis, length in enumerate(base.tensor(spec.id).desc.dims):
-            resize = partial(_resize, name=spec.id, axis=axis)
-            yield NumberRange(f"{spec.id}_dim{axis}", "dim", length, 0, LARGE_ELEMENTS, resize, (LARGE_ELEMENTS,))
+    for tensor in base.tensors:
+        for axis, length in enumerate(tensor.desc.dims):
+            resize = partial(_resize, name=tensor.id, axis=axis)
+            yield NumberRange(f"{tensor.id}_dim{axis}", "dim", length, 0, LARGE_ELEMENTS, resize, (LARGE_ELEMENTS,))
     for one in operator.param_fields:
         if not one.result and one.type not in ("float", "double", "string"):
             yield from _of_integers(one, base.params.get(one.name))
@@ -73,7 +73,7 @@ def ranges_of(operator: Operator, base: Case, space: Space | None) -> Iterator[N
 
 
 def _resize(case: Case, size: int, *, name: str, axis: int) -> Case | None:
-    dims = case.tensor(name).desc.dims
+    dims = case.tensor(name).desc.dims if case.has(name) else ()
     if axis >= len(dims):
         return None
     return changed(case, {name: Change(dims=(*dims[:axis], size, *dims[axis + 1 :]))}, {})
@@ -137,8 +137,8 @@ class Symbol(Value):
 
     def size(self, case: Case) -> int | None:
         """The size that the call has; None where no axis is this symbol alone."""
-        for spec in self.operator.tensors:
-            tensor = case.tensor(spec.id)
+        for tensor in case.tensors:
+            spec = self.operator.tensor(tensor.id)
             for axis, length in zip(_axes(spec, tensor, case.params) or (), tensor.desc.dims, strict=False):
                 if axis.factors == (self.name,):
                     return length
@@ -147,8 +147,8 @@ class Symbol(Value):
 
     def __call__(self, case: Case, size: int) -> Case | None:
         changes: dict[str, Change] = {}
-        for spec in self.operator.tensors:
-            tensor = case.tensor(spec.id)
+        for tensor in case.tensors:
+            spec = self.operator.tensor(tensor.id)
             dims = self._dims(spec, tensor, size, case)
             if min(dims, default=0) < 0:
                 return None

@@ -417,11 +417,16 @@ def _position_mistakes(operator: Operator) -> Iterator[tuple[str, str]]:
     ):
         if word and word not in known:
             yield word, f"equals={word!r} is no {kind}.{suggestion(word, known)}"
-    for spec in operator.inputs:
+    for one in operator.axes.values():
+        if one.of in operator.optional:
+            yield one.of, f"{one.symbol} is as long as in {one.of!r}, which a call may lack. Name another tensor."
+    for index, spec in enumerate(operator.inputs):
         outputs = [one.id for one in operator.outputs]
         if spec.becomes and spec.becomes not in outputs:
             unknown = f"becomes the unknown output {spec.becomes!r}.{suggestion(spec.becomes, outputs)}"
             yield spec.id, f"the input {spec.id!r} {unknown}"
+        if spec.optional and (spec.becomes or not all(one.optional for one in operator.inputs[index:])):
+            yield spec.id, f"the input {spec.id!r} is optional, but no argument of its own, or not one of the last."
         if spec.distinct and not spec.names:
             yield spec.id, f"the values of {spec.id!r} are distinct positions of nothing. Say along what by names=."
 

@@ -42,8 +42,8 @@ def kinds_of(operator: Operator, base: Case, space: Space | None = None) -> tupl
     The space says what goes in step with a symbol, and which calls are none.
     """
     kinds = [
-        *_of_caller(operator),
-        *(kind for spec in operator.tensors for kind in _of_tensor(spec, base.tensor(spec.id), operator, base)),
+        *_of_caller(operator, base),
+        *(kind for one in base.tensors for kind in _of_tensor(operator.tensor(one.id), one, operator, base)),
         *_of_alike_tensors(operator, base),
         *(kind for one in operator.param_fields for kind in _of_float(one, operator, base)),
         *(kind for one in operator.param_fields for kind in _of_product(one, base.params.get(one.name))),
@@ -53,13 +53,15 @@ def kinds_of(operator: Operator, base: Case, space: Space | None = None) -> tupl
     return tuple({kind.slug: kind for kind in reversed(kinds)}.values())[::-1]
 
 
-def _of_caller(operator: Operator) -> Iterator[Kind]:
+def _of_caller(operator: Operator, base: Case) -> Iterator[Kind]:
     """Null pointers of all kinds, and devices."""
 
     def with_caller(case: Case, **fields: Any) -> Case:
         return replace(case, expect=replace(case.expect, **fields))
 
-    def without(case: Case, where: str, name: str, **fields: Any) -> Case:
+    def without(case: Case, where: str, name: str, **fields: Any) -> Case | None:
+        if name in operator.optional and not case.has(name):
+            return None
         names = tuple(sorted({*getattr(case.expect, where), name}))
         return with_caller(case, **{where: names}, **fields)
 
@@ -67,9 +69,9 @@ def _of_caller(operator: Operator) -> Iterator[Kind]:
     descriptor = operator.params_descriptor
     if descriptor is not None:
         yield Kind(descriptor, "null", NULL, partial(without, where="null_descriptor", name=descriptor))
-    for spec in operator.tensors:
-        yield Kind(spec.id, "desc_null", NULL, partial(without, where="null_descriptor", name=spec.id))
-        yield Kind(spec.id, "ptr_null", NULL, partial(without, where="null_pointer", name=spec.id))
+    for tensor in base.tensors:
+        yield Kind(tensor.id, "desc_null", NULL, partial(without, where="null_descriptor", name=tensor.id))
+        yield Kind(tensor.id, "ptr_null", NULL, partial(without, where="null_pointer", name=tensor.id))
     for one in operator.param_fields:
         if one.label == "repeated" and not one.result:
             yield Kind(one.name, "array_null", NULL, partial(without, where="null_pointer", name=one.name))
@@ -102,6 +104,8 @@ def _changing(change: Change | Callable[[Tensor], Change | None], *names: str) -
     """Gives these tensors the change, or what it is for each of them."""
 
     def apply(case: Case) -> Case | None:
+        if not all(map(case.has, names)):
+            return None
         changes = {name: change if isinstance(change, Change) else change(case.tensor(name)) for name in names}
         fitting = {name: one for name, one in changes.items() if one is not None}
         return changed(case, fitting, {}) if len(fitting) == len(names) else None
@@ -189,12 +193,13 @@ def _strided(tensor: Tensor, strides_of: Callable[[_Dims], _Dims]) -> Change | N
 
 def _of_alike_tensors(operator: Operator, base: Case) -> Iterator[Kind]:
     """Tensors that have a type or a shape in common, changed alike."""
-    for _, names in _groups({spec.id: frozenset(spec.dtypes) for spec in operator.tensors}):
-        first = next(spec for spec in operator.tensors if spec.id == names[0])
+    given = [operator.tensor(tensor.id) for tensor in base.tensors]
+    for _, names in _groups({spec.id: frozenset(spec.dtypes) for spec in given}):
+        first = operator.tensor(names[0])
         for dtype in _other_dtypes(first, base.tensor(names[0]).desc.dtype):
             apply = _changing(Change(dtype=dtype.value), *names)
             yield Kind("_and_".join(names), f"dtype_{dtype.value}", "dtype", apply)
-    for _, names in _groups({spec.id: spec.shape for spec in operator.tensors}):
+    for _, names in _groups({spec.id: spec.shape for spec in given}):
         for what, change in (("rank_more", _one_axis_more), ("rank_less", _one_axis_less)):
             yield Kind("_and_".join(names), what, "rank", _changing(change, *names))
         for what, strides_of in _STRIDES.items():

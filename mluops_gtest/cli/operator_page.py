@@ -66,6 +66,8 @@ def _promises(spec: TensorSpec | OutputSpec) -> Iterator[str]:
         for column, symbol in spec.positions.items():
             outside = f", others are {spec.outside}" if spec.outside else ""
             yield f"{'values' if column is None else f'column {column}'}: positions along {code(symbol)}{outside}"
+        if spec.optional:
+            yield "a call may lack it"
         if spec.becomes:
             yield f"what {code(spec.becomes)} holds before the call"
         return

@@ -25,7 +25,7 @@ from mluops_gtest.core.cause import BeyondBound
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import C_API, CApi, CArgument, CArguments, CEnum, KnownOperators
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.core.tensor import Array, Criterion, DType, Layout, Tensor
+from mluops_gtest.core.tensor import Array, Criterion, DType, Layout, Tensor, TensorDesc
 from mluops_gtest.judging.elementwise import Expectation, expectation_of
 
 _PER_LINE = 16
@@ -105,12 +105,16 @@ def _describe_tensors(failure: Failure, result: CaseResult) -> Iterator[TensorFa
 
     def describe(tensor: Tensor, is_output: bool, arrays: Mapping[str, Array | None], **more: Any) -> TensorFacts:
         flat = {name: np.ascontiguousarray(one).reshape(-1) for name, one in arrays.items() if one is not None}
-        absent, null = tensor.id in case.expect.null_descriptor, tensor.id in case.expect.null_pointer
+        absent = tensor.id in case.expect.null_descriptor
+        null = tensor.id in case.expect.null_pointer or (absent and tensor.id in failure.operator.optional)
         return TensorFacts(tensor, is_output, absent, null, has_buffer(case, tensor), flat, **more)
 
-    for tensor in case.inputs:
-        if tensor.becomes:
+    for argument in failure.operator.arguments:
+        if not case.has(argument.id):
+            nothing = Tensor(argument.id, TensorDesc(argument.dtypes[0], argument.own_layouts[0], (0,)))
+            yield TensorFacts(nothing, is_output=False, absent=True, null=True, has_buffer=False, arrays={})
             continue
+        tensor = case.tensor(argument.id)
         arrays = {"values": tensor.data, "may_become": expectation.allowed_input_changes.get(tensor.id)}
         yield describe(tensor, False, arrays)
     for number, tensor in enumerate(case.outputs):

@@ -338,10 +338,12 @@ def bind(
     arch = DEFAULT_ARCH if expect.arch is None else expect.arch
     nram_bytes = DEFAULT_NRAM_BYTES if expect.nram_bytes is None else expect.nram_bytes
     handle = Handle(arch, nram_bytes)
+    given = (tensor for tensor in case.inputs if not tensor.becomes)
     return OpCall(
         operator=case.operator,
         params=_visible_params(case, operator),
-        inputs=_arguments(case, (tensor for tensor in case.inputs if not tensor.becomes), inputs),
+        # None for one that the case lacks.
+        inputs={**dict.fromkeys(spec.id for spec in operator.arguments), **_arguments(case, given, inputs)},
         outputs=_arguments(case, case.outputs, outputs),
         handle=None if expect.null_handle else handle,
         workspace=None if "workspace" in expect.null_pointer else workspace,

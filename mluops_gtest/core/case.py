@@ -185,6 +185,10 @@ class Case(Value):
         """What criteria may depend on: the parameters, and the types of inputs."""
         return {**self.params, **{tensor.id: tensor.desc.dtype for tensor in self.inputs}}
 
+    def has(self, name: str) -> bool:
+        """The call has that tensor: it may lack an optional one."""
+        return any(tensor.id == name for tensor in self.tensors)
+
     def tensor(self, name: str) -> Tensor:
         """The input or output of that id."""
         return next(tensor for tensor in (*self.inputs, *self.outputs) if tensor.id == name)

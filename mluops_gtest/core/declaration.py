@@ -72,6 +72,8 @@ class TensorSpec(Value):
     distinct: bool = False
     # No argument of the call: the output whose buffer holds these values when the call begins.
     becomes: str = ""
+    # A call may lack it: its file has fewer inputs, so such inputs stand last; its descriptor and its data are null.
+    optional: bool = False
 
     @property
     def own_layouts(self) -> tuple[Layout, ...]:
@@ -344,7 +346,7 @@ class Theory(Value):
 
 def count_bytes(call: OpCall) -> Theory:
     """All tensors once."""
-    return Theory(sum(call.tensor(name).desc.nbytes for name in (*call.inputs, *call.outputs)), 0)
+    return Theory(sum(one.desc.nbytes for one in (*call.inputs.values(), *call.outputs.values()) if one is not None), 0)
 
 
 class Definition(Value):

@@ -244,7 +244,8 @@ class Operator:
             if output is not None and output.desc.overlaps:
                 return f"with strides {list(output.strides or ())} elements of {name} share a place"
         for spec in self.arguments:
-            words = self._misplaced(call, spec) if spec.positions else None
+            is_given = not spec.optional or call.inputs[spec.id] is not None
+            words = self._misplaced(call, spec) if spec.positions and is_given else None
             if words is not None:
                 return words
         return None if self.precondition is None else self.precondition(call)
@@ -338,7 +339,9 @@ class Operator:
         """Each symbol with its tensor and axis: where `axes` says, else where it stands first alone."""
         params = {one.name for one in self.param_fields}
         of = {one.symbol: one.of for one in self.axes.values()}
-        for spec in reversed(self.tensors):
+        # What comes later replaces what came before: a tensor that a call may lack defines what no other does.
+        always = [spec for spec in self.tensors if spec.id not in self.optional]
+        for spec in (*(one for one in self.inputs if one.optional), *reversed(always)):
             forms = reversed(readable_shape(spec.shape).forms)
             for number, one in (pair for form in forms for pair in enumerate(form.axes)):
                 if (
@@ -391,6 +394,11 @@ class Operator:
     def tensors(self) -> tuple[TensorSpec | OutputSpec, ...]:
         """What a call has: inputs, then outputs."""
         return (*self.arguments, *self.outputs)
+
+    @property
+    def optional(self) -> frozenset[str]:
+        """The inputs that a call may lack."""
+        return frozenset(spec.id for spec in self.inputs if spec.optional)
 
     @property
     def pointers(self) -> tuple[str, ...]:

@@ -96,6 +96,8 @@ class CArgument(Value):
     writable: bool = False
     # Tensors and axes that are as long as the symbol, the one that defines it first: they follow from the operator.
     places: tuple[tuple[str, int], ...] = ()
+    # The data of an input that a call may lack, which is null then: it follows from the operator, too.
+    optional: bool = False
 
     def size(self, tensors: Mapping[str, tuple[int, ...] | None]) -> int:
         """How long the symbol is by the dims of a call: at the first of its places that is there; 0 if none is."""
@@ -221,6 +223,9 @@ def _mistakes(signature: CSignature, operator: Operator) -> Iterator[str]:
     own = signature.function
     passed = {argument.name for argument in own.arguments if argument.source is ArgumentSource.DATA}
     left_out = [spec.id for spec in operator.tensors if spec.id not in passed]
+    unknown = operator.optional - {argument.name for argument in own.arguments if argument.optional}
+    if unknown:
+        yield f"{own.name} does not know that a call may lack {_listed(sorted(unknown))}: declare it by c_function(…)"
     if left_out:
         yield f"{own.name} does not take {', '.join(left_out)}: every tensor of the operator is an argument"
     yield from _params_mistakes(signature, operator)
@@ -322,6 +327,8 @@ def c_function(
         def complete(one: CArgument) -> CArgument:
             if one.source is ArgumentSource.SIZE:
                 return replace(one, places=_places(operator, one.name))
+            if one.source is ArgumentSource.DATA:
+                return replace(one, optional=one.name in operator.optional)
             is_number = one.source in (ArgumentSource.SCALAR, ArgumentSource.HOST_ARRAY)
             if one.type is not CType.INT or not is_number or one.name not in fields:
                 return one

@@ -380,7 +380,7 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
                 raise UndefinedCallError(case.id, case.operator, what)
             raise CaseFileError(f"{case.id}: the case is broken: {what}. Correct the values that it stores.")
     preserved = {spec.id: spec.kept for spec in operator.outputs if spec.kept is not None}
-    changed = {spec.id: spec.may_become for spec in operator.inputs if spec.may_become is not None}
+    changed = {spec.id: spec.may_become for spec in operator.inputs if spec.may_become and case.has(spec.id)}
     preserved_rows = _ask_operator(case, operator, lambda: {name: rows(call) for name, rows in preserved.items()})
     for tensor in outputs:
         held, kept = case.held_in(tensor.id), preserved_rows.get(tensor.id)

@@ -352,7 +352,10 @@ class _Search:
         return self.taken > before
 
     def _tensors(self, case: Case) -> Iterator[Offer]:
-        return ((self._candidates.with_call(case, made), "values") for made in simpler_calls.plainer_tensors(case))
+        return (
+            (self._candidates.with_call(case, made), "values")
+            for made in simpler_calls.plainer_tensors(case, self._operator)
+        )
 
     def _elements(self, case: Case) -> Iterator[Offer]:
         return ((self._candidates.with_call(case, made), "values") for made in simpler_calls.plainer_elements(case))

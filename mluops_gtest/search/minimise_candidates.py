@@ -52,7 +52,9 @@ class Candidates(Value):
         params = {name: value for name, value in plain_params(made.params).items() if name not in operator.results}
         smaller = replace(
             case,
-            inputs=tuple(_input(tensor, made) for tensor in case.inputs),
+            inputs=tuple(
+                _input(one, made) for one in case.inputs if one.id in made.inputs or one.id not in operator.optional
+            ),
             outputs=tuple(_resized(tensor, made.outputs) for tensor in case.outputs if tensor.id in made.outputs),
             params=params,
             criteria=tuple(_criteria_of(case, operator, params)),
@@ -220,9 +222,11 @@ _TRANSFORMS: Final[tuple[Callable[[Array], Array], ...]] = (
 )
 
 
-def plainer_tensors(case: Case) -> Iterator[RecipeOutput]:
-    """The call with one tensor made plainer as a whole, the plainest first."""
+def plainer_tensors(case: Case, operator: Operator) -> Iterator[RecipeOutput]:
+    """The call without its last input, where it may lack that, or with one tensor made plainer, the plainest first."""
     made = recipe_output_of(case)
+    if any(one.id in operator.optional for one in case.inputs[-1:]):
+        yield replace(made, inputs=dict(list(made.inputs.items())[:-1]))
     for tensor in case.inputs:
         values = _numbers(made, tensor)
         for transform in _TRANSFORMS:
@@ -322,10 +326,11 @@ def simpler(case: Case, operator: Operator) -> Iterator[Case]:
     """The call without one of the things that are odd about it, so that a second mistake goes first."""
     for expect in plainer_caller(case):
         yield replace(case, expect=expect)
-    for spec in operator.tensors:
-        tensor = case.tensor(spec.id)
-        for desc in _usual(tensor.desc, spec):
-            yield _with_tensors(case, {spec.id: desc})
+    if any(one.id in operator.optional.difference(case.expect.null_pointer) for one in case.inputs[-1:]):
+        yield replace(case, inputs=case.inputs[:-1])
+    for tensor in case.tensors:
+        for desc in _usual(tensor.desc, operator.tensor(tensor.id)):
+            yield _with_tensors(case, {tensor.id: desc})
     for made in plainer_params(replace(case, inputs=(), outputs=()), operator):
         yield replace(case, params=dict(made.params))
 

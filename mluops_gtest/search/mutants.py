@@ -69,6 +69,8 @@ def _misreading(
     operator: Operator, name: str, column: int | None, symbol: str, misread: _Misread
 ) -> Callable[[OpCall], Status]:
     def run(call: OpCall) -> Status:
+        if call.inputs[name] is None:
+            return operator.kernel(call)
         values = call.array(name).copy()
         places = (..., slice(None) if column is None else column)
         values[places] = misread(values[places], operator.size_of(call, symbol) - 1)

@@ -1,13 +1,16 @@
 """A toy operator with the unusual contracts of calls, and backends that break one of them each.
 
-A buffer that is input and output, checks under a condition, an output that may stay as it was, a refused call that may
-have cleared an output, strides of inputs and outputs.
+A buffer that is input and output, an input that a call may lack, checks under a condition, an output that may stay as
+it was, a refused call that may have cleared an output, strides of inputs and outputs.
 """
 
 from pathlib import Path
 
 GENERATOR = '''
-"""Rows of x go to their places in a table, which keeps its other rows; norms are the sums of their magnitudes."""
+"""Rows of x go to their places in a table, which keeps its other rows; norms are the sums of their magnitudes.
+
+Weights, where they are given, are factors of the columns in norms.
+"""
 
 import numpy as np
 
@@ -27,26 +30,36 @@ def keeps(call):
 def reference(call):
     x, table = call.array("x"), call.array("table").copy()
     table[call.array("place")] = x
-    norms = np.abs(x.astype(np.float64)).sum(axis=1) * call.param("mode")
+    weights = np.float64(1) if call.inputs["weights"] is None else call.array("weights").astype(np.float64)
+    norms = (np.abs(x.astype(np.float64)) * weights).sum(axis=1) * call.param("mode")
     return Baseline({"table": table, "norms": norms.astype("<f4")})
 
 
 def kernel(call):
-    if None in (*call.inputs.values(), *call.outputs.values()) or len(call.inputs["x"].dims) != 2:
+    weights = call.inputs["weights"]
+    tensors = (call.inputs["x"], call.inputs["place"], *call.outputs.values())
+    if None in tensors or len(call.inputs["x"].dims) != 2:
         return Status.BAD_PARAM
     rows, columns = call.inputs["x"].dims
     if call.inputs["place"].dims != (rows,) or call.outputs["norms"].dims != (rows,):
         return Status.BAD_PARAM
     if len(call.outputs["table"].dims) != 2 or call.outputs["table"].dims[1] != columns:
         return Status.BAD_PARAM
+    if weights is not None and weights.dims != (columns,):
+        return Status.BAD_PARAM
     if call.param("mode") == 1 and columns > 8:
         return Status.NOT_SUPPORTED
-    if any(tensor.null for tensor in (*call.inputs.values(), *call.outputs.values())):
+    if any(tensor.null for tensor in (*tensors, *filter(None, [weights]))):
         return Status.BAD_PARAM
+    if weights is not None and weights.dtype is not DType.FLOAT:
+        return Status.BAD_PARAM
+    if [one.dtype.value for one in tensors] != ["float", "int32", "float", "float"]:
+        return Status.BAD_PARAM
+    factors = np.ones(columns, np.float32) if weights is None else weights.array
     for row, place in enumerate(call.array("place")):
         call.array("table")[place] = call.array("x")[row]
-        if call.param("mode") == 1:
-            call.array("norms")[row] = sum(abs(call.array("x")[row]))
+        if call.param("mode"):
+            call.array("norms")[row] = sum(abs(call.array("x")[row]) * factors) * np.float32(call.param("mode"))
     return Status.SUCCESS
 
 
@@ -58,6 +71,12 @@ def placed(draw, params, dtype, *, rows: int, columns: int, places: int):
     return RecipeOutput({"x": x, "place": place, "table_before": before}, {"mode": 1, **params})
 
 
+def weighted(draw, params, dtype, *, rows: int, columns: int, places: int):
+    made = placed(draw, params, dtype, rows=rows, columns=columns, places=places)
+    weights = np.abs(draw.stream("weights").mantissas((columns,)))
+    return RecipeOutput({**made.inputs, "weights": weights}, made.params)
+
+
 FLOAT = (DType.FLOAT,)
 OPERATOR = Operator(
     name="every_contract", released_name="every_contract", op_type=("EVERY_CONTRACT", 9996),
@@ -66,6 +85,7 @@ OPERATOR = Operator(
         TensorSpec("x", "[N, C]", FLOAT),
         TensorSpec("place", "[N]", (DType.INT32,), names="M", distinct=True),
         TensorSpec("table_before", "[M, C]", FLOAT, becomes="table"),
+        TensorSpec("weights", "[C]", FLOAT, optional=True),
     ),
     outputs=(
         OutputSpec("table", "[M, C]", {DType.FLOAT: exact()}, kept=keeps),
@@ -84,10 +104,12 @@ OPERATOR = Operator(
                 Status.NOT_SUPPORTED,
             ),
         ),
+        checks.dtypes(doc="§1"),
         checks.pointers("x", "table", doc="§3"),
+        checks.pointers("weights", doc="§5"),
         checks.pointers("place", "norms", doc="§3", may_clear=("norms",)),
     ),
-    reference=reference, kernel=kernel, recipes={"placed": placed},
+    reference=reference, kernel=kernel, recipes={"placed": placed, "weighted": weighted},
     c_api=c_function("mluOpEveryContract"),
 )
 '''
@@ -107,6 +129,10 @@ CASES = """\
   doc: "§4: any strides"
   data: {recipe: placed, rows: 3, columns: 4, places: 7}
   change: {x: {strides: [1, 3]}, table: {strides: [5, 1]}, norms: {strides: [2]}}
+- name: weighted
+  tags: [smoke]
+  doc: "§5: weights are factors of the columns"
+  data: {recipe: weighted, rows: 3, columns: 5, places: 7}
 - name: overlapping_x
   tags: [boundary]
   doc: "§4: elements of x may share a place"
@@ -134,7 +160,7 @@ CASES = """\
   data: {recipe: placed, rows: 3, columns: 4, places: 7}
   null: {pointers: [x]}
   expect: {status: BAD_PARAM, check: x_ptr_null}
-- {standard: checks, base: placed}
+- {standard: checks, base: [placed, weighted]}
 - {standard: sizes, base: placed, budget: 4 KB}
 """
 BACKENDS = '''
@@ -146,24 +172,35 @@ from mluops_gtest import Status
 class Backend:
     """The right one; a class below breaks one thing."""
 
+    weights = None
+
     name = "mine"
 
     def run(self, call):
         refused = self.refused(call)
         if refused is not None:
             return refused
+        given = call.inputs["weights"]
+        self.weights = np.float32(1) if given is None or given.null else given.array
         self.write(call, call.array("x"), call.array("place"), call.array("table"), call.array("norms"))
         return Status.SUCCESS
 
     def refused(self, call):
-        tensors = (*call.inputs.values(), *call.outputs.values())
+        tensors = (call.inputs["x"], call.inputs["place"], *call.outputs.values())
         if any(one is None for one in tensors) or [len(one.dims) for one in tensors] != [2, 1, 2, 1]:
             return Status.BAD_PARAM
         x, place, table, norms = (one.dims for one in tensors)
         if (x[0], x[1]) != (place[0], table[1]) or norms != place:
             return Status.BAD_PARAM
+        weights = call.inputs["weights"]
+        if self.refuses_weights(weights, x[1]):
+            return Status.BAD_PARAM
         if call.param("mode") == 1 and x[1] > 8:
             return Status.NOT_SUPPORTED
+        if [one.dtype.value for one in tensors] != ["float", "int32", "float", "float"]:
+            return Status.BAD_PARAM
+        if weights is not None and (weights.dtype.value != "float" or self.is_null(weights)):
+            return Status.BAD_PARAM
         if call.inputs["x"].null or call.outputs["table"].null:
             return Status.BAD_PARAM
         if call.inputs["place"].null or call.outputs["norms"].null:
@@ -171,13 +208,35 @@ class Backend:
             return Status.BAD_PARAM
         return None
 
+    def refuses_weights(self, weights, columns):
+        return weights is not None and weights.dims != (columns,)
+
+    def is_null(self, weights):
+        return weights.null
+
     def clear(self, call):
         pass
 
     def write(self, call, x, place, table, norms):
         table[place] = x
-        if call.param("mode") == 1:
-            norms[...] = np.abs(x).sum(axis=1)
+        if call.param("mode"):
+            norms[...] = (np.abs(x) * self.weights).sum(axis=1) * np.float32(call.param("mode"))
+
+
+class IgnoresWeights(Backend):
+    def write(self, call, x, place, table, norms):
+        self.weights = 1
+        super().write(call, x, place, table, norms)
+
+
+class AsksForWeights(Backend):
+    def refuses_weights(self, weights, columns):
+        return weights is None or super().refuses_weights(weights, columns)
+
+
+class ForgetsNullWeights(Backend):
+    def is_null(self, weights):
+        return False
 
 
 class ClearsNorms(Backend):
@@ -321,6 +380,54 @@ class WritesWhenRefusing(Backend):
             table[...] = table + 0
         return answer
 '''
+# The operator as a program: a tensor that the call lacks has no file.
+PROGRAM = """
+import json, sys
+from pathlib import Path
+import numpy as np
+folder = Path(sys.argv[1])
+call = json.loads((folder / "call.json").read_text())
+tensors = {tensor["id"]: tensor for tensor in call["tensors"]}
+x, weights, table = (tensors[name] for name in ("x", "weights", "table"))
+assert (weights["descriptor"] is None) == (not (folder / "weights.in").exists())
+valid = len(x["descriptor"]["dims"]) == 2 and x["data"] != "null"
+if valid:
+    values = np.fromfile(folder / "x.in", "<f4").reshape(x["descriptor"]["dims"])
+    factors = np.float32(1) if weights["descriptor"] is None else np.fromfile(folder / "weights.in", "<f4")
+    (abs(values) * factors).sum(axis=1).tofile(folder / tensors["norms"]["data"])
+    rows = np.fromfile(folder / table["data"], "<f4").reshape(table["descriptor"]["dims"])
+    rows[np.fromfile(folder / "place.in", "<i4")] = values
+    rows.tofile(folder / table["data"])
+(folder / "result.json").write_text(json.dumps({"status": 0 if valid else 3}))
+"""
+# The operator in C, with the handle and the descriptors of the example.
+LIBRARY = r"""
+#include <math.h>
+#include "mluops_host.h"
+#include "descriptors.h"
+
+mluOpStatus_t mluOpEveryContract(mluOpHandle_t handle, const mluOpTensorDescriptor_t x_desc, const void *x,
+    const mluOpTensorDescriptor_t place_desc, const void *place, const mluOpTensorDescriptor_t weights_desc,
+    const void *weights, int mode, const mluOpTensorDescriptor_t table_desc, void *table,
+    const mluOpTensorDescriptor_t norms_desc, void *norms) {
+    if (!handle || !x_desc || !place_desc || !table_desc || !norms_desc) return MLUOP_STATUS_BAD_PARAM;
+    if (weights_desc && (weights_desc->rank != 1 || weights_desc->dims[0] != x_desc->dims[1] || !weights))
+        return MLUOP_STATUS_BAD_PARAM;
+    if (!weights_desc && weights) return MLUOP_STATUS_INTERNAL_ERROR;
+    for (int64_t row = 0; row < x_desc->dims[0]; row++) {
+        float sum = 0;
+        for (int64_t column = 0; column < x_desc->dims[1]; column++) {
+            const float value = ((const float *)x)[row * x_desc->dims[1] + column];
+            sum += fabsf(value) * (weights ? ((const float *)weights)[column] : 1);
+            ((float *)table)[((const int *)place)[row] * x_desc->dims[1] + column] = value;
+        }
+#ifndef LEAVES_NORMS
+        ((float *)norms)[row] = sum * (float)mode;
+#endif
+    }
+    return MLUOP_STATUS_SUCCESS;
+}
+"""
 
 
 def write_every_contract(folder: Path) -> Path:

@@ -363,6 +363,7 @@ def _operator_page(operator: "Operator", c_functions: "CApi") -> "Iterator[Table
     table = table_of((("tensor", "", "shape", "dtypes", "layouts", "criteria"), FOLD))
     for spec in operator.tensors:
         direction, criteria = ("out", criteria_in_words(spec)) if isinstance(spec, OutputSpec) else ("in", "")
+        direction = "in, or absent" if spec.id in operator.optional else direction
         dtypes, layouts = (", ".join(one.value for one in allowed) for allowed in (spec.dtypes, spec.own_layouts))
         table.add_row(spec.id, direction, escape(spec.shape), dtypes, layouts, criteria)
     yield table
