@@ -386,7 +386,7 @@ class Operator:
         return tuple(spec for spec in self.inputs if not spec.becomes)
 
     @property
-    def held(self) -> Mapping[str, str]:
+    def initial_contents(self) -> Mapping[str, str]:
         """Output → the input whose values its buffer holds when the call begins."""
         return {spec.becomes: spec.id for spec in self.inputs if spec.becomes}
 

@@ -199,7 +199,7 @@ def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array]
         array = buffers.get(tensor.id)
         if array is None or array.size == 0:
             continue
-        held = case.held_in(tensor.id)
+        held = case.initial_content(tensor.id)
         if held is not None and held.data is not None:
             touched = places_changed(array, held.data, tensor.desc.dtype)
         else:
@@ -294,8 +294,10 @@ class _OutputJudge:
         if evaluated.size == 0:
             return
         judgement.compared = True
-        kept = self.expectation.kept_elements(tensor)[:rows] if tensor.id in self.operator.held else None
-        self._judge_kept(tensor, evaluated, baseline, kept)
+        kept = (
+            self.expectation.preserved_elements(tensor)[:rows] if tensor.id in self.operator.initial_contents else None
+        )
+        self._judge_preserved(tensor, evaluated, baseline, kept)
         stays = tensor.id in self.expectation.may_stay
         if stays and not places_touched(evaluated, pattern_of(dtype, spec.filling)).size:
             judgement.notes.append(f"{tensor.id} is as it was before the call, which is allowed here")
@@ -339,14 +341,14 @@ class _OutputJudge:
             )
         return wanted
 
-    def _judge_kept(self, tensor: Tensor, evaluated: Array, baseline: Array, kept: Array | None) -> None:
+    def _judge_preserved(self, tensor: Tensor, evaluated: Array, baseline: Array, kept: Array | None) -> None:
         """What an output held when the call began and must go on to hold, bit for bit."""
         if kept is None:
             return
         changed = places_changed(evaluated, baseline, tensor.desc.dtype)
         changed = changed[kept.reshape(-1)[changed]]
         if changed.size:
-            self.judgement.failures.append(cause.KeptChanged(tensor.id, _places(changed, evaluated.size)))
+            self.judgement.failures.append(cause.PreservedChanged(tensor.id, _places(changed, evaluated.size)))
 
     def _judge_unwritten(
         self, tensor: Tensor, evaluated: Array, baseline: Array, wanted: tuple[Criterion, ...], unwritten: Array
