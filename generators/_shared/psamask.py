@@ -1,11 +1,11 @@
-"""Operators that lay the mask of every pixel over the image around it, or take it off again: what both directions share.
+"""Operators that lay the mask of every pixel over the image around it, or take it off again: all that both share.
 
 A mask is h_mask × w_mask values of one pixel, and lies with its centre on that pixel. N images of H × W pixels; § is a
 section of the document of both.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -31,12 +31,10 @@ from mluops_gtest.authoring import (
     checks,
     exact,
 )
-from mluops_gtest.authoring.c_api import HANDLE, CApi, c_function, scalar, tensor
 from mluops_gtest.authoring.copy_of import CopyOf
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.reductions import Reduction, changed
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
-from mluops_gtest.authoring.suspects import Suspect
 
 from .bit_patterns import KINDS, BitPatterns
 
@@ -57,10 +55,7 @@ class Lengths(NamedTuple):
 
 
 def centred(at: Array, offset: Array, mask: int, _: int) -> Array:
-    """§3.1.1's tables: the centre is ⌊(mask − 1) / 2⌋, so an even mask reaches one further down and right.
-
-    The listings below them print sums without plus signs, and COLLECT's without the minus of "− half".
-    """
+    """§3.1.1: the centre is ⌊(mask − 1) / 2⌋, so an even mask reaches one further down and right."""
     return at + offset - (mask - 1) // 2
 
 
@@ -141,7 +136,7 @@ class Psamask:
 
     @property
     def outputs(self) -> tuple[OutputSpec, ...]:
-        """A pure copy (§1.5.1): diff3 = 0. The operator clears what it does not copy (§3.2.1), mmcv's caller does."""
+        """A pure copy (§1.5.1): diff3 = 0."""
         shape = _MAPS if self.is_forward else _MASKS
         return (OutputSpec(self.output, shape, {DType.FLOAT: exact()}, (Layout.NHWC,)),)
 
@@ -156,18 +151,6 @@ class Psamask:
             message=f"Psamask{direction.capitalize()}Param",
             fields=tuple(ParamField(name, number, label="required") for number, name in fields),
         )
-
-    @property
-    def c_api(self) -> CApi:
-        """§2.2."""
-        arguments = (
-            HANDLE,
-            *scalar("psa_type"),
-            *tensor(self.fed),
-            *scalar("h_mask", "w_mask"),
-            *tensor(self.output),
-        )
-        return c_function(f"mluOpPsamask{'Forward' if self.is_forward else 'Backward'}", arguments=arguments)
 
     @property
     def axes(self) -> Mapping[str, Any]:
@@ -207,11 +190,8 @@ class Psamask:
             checks.layouts(*both, doc="§3.4"),
             checks.dtypes(*both, doc="§3.4"),
             checks.dims(*own, f"{self.masks}.3", f"{self.maps}.3", doc="§3.4"),
-            # §1.4; the library's caller turns every failure of the check of strides and sizes into BAD_PARAM, and the
-            # header, which has NOT_SUPPORTED, is not followed.
             checks.strided(self.fed, self.output, doc="released", status=Status.BAD_PARAM),
             checks.large(self.fed, self.output, doc="released", status=Status.BAD_PARAM),
-            # §1.1. Nothing is written, also where the mask alone is empty and y has elements.
             checks.empty(self.fed, doc="§1.1"),
             checks.pointers(self.fed, self.output, doc="§3.4"),
             checks.require("mask_size", self._fits, "NRAM must hold 16 pixels", "§3.2.3", Status.NOT_SUPPORTED),
@@ -244,6 +224,12 @@ class Psamask:
         _, height, width, _ = call.tensor(self.fed).dims
         return Lengths(height, width, call.param("h_mask"), call.param("w_mask"))
 
+    def shapes(self, images: int, lengths: Lengths) -> Mapping[str, tuple[int, ...]]:
+        """The dims of both tensors."""
+        height, width, h_mask, w_mask = lengths
+        channels = {self.masks: h_mask * w_mask, self.maps: height * width}
+        return {name: (images, height, width, own) for name, own in channels.items()}
+
     def copies(self, call: OpCall, reading: Reading = RIGHT) -> CopyOf:
         """Of each image; +0 where masks and map do not meet."""
         masks, maps = meeting(self.lengths(call), call.param("psa_type"), reading)
@@ -255,35 +241,9 @@ class Psamask:
 
     def theory(self, call: OpCall) -> Theory:
         """What is copied, and all that is written; no operation."""
-        lengths, output = self.lengths(call), call.tensor(self.output).desc
-        height, width = (
-            np.arange(length)[:, None] + np.arange(mask) - (mask - 1) // 2
-            for length, mask in ((lengths.height, lengths.h_mask), (lengths.width, lengths.w_mask))
-        )
-        used = [
-            int(((cells >= 0) & (cells < length)).sum())
-            for cells, length in ((height, lengths.height), (width, lengths.width))
-        ]
-        return Theory(io_bytes=4 * (call.tensor(self.fed).dims[0] * used[0] * used[1] + output.count), ops=0)
-
-    def suspects(self, readings: Mapping[str, Reading]) -> Mapping[str, Suspect]:
-        """Outputs by each reading, and two mistakes that none is."""
-
-        def as_read(reading: Reading) -> Suspect:
-            return lambda call: {self.output: self.copies(call, reading).copied()}
-
-        return {**{words: as_read(one) for words, one in readings.items()}, "cells are summed": self._summed}
-
-    def _summed(self, call: OpCall) -> Mapping[str, Array]:
-        """As if the windows of several pixels that share a cell gave it one value."""
-        masks, maps = meeting(self.lengths(call), call.param("psa_type"))
-        cells = meeting(self.lengths(call), COLLECT)[1] % call.tensor(self.maps).dims[3]
-        target, source = (maps, masks) if self.is_forward else (masks, maps)
-        values, out = call.array(self.fed), np.zeros(call.tensor(self.output).dims, np.float32)
-        for image, result in zip(values.reshape(len(values), -1), out.reshape(len(values), -1), strict=True):
-            with np.errstate(all="ignore"):
-                result[target] = np.bincount(cells, image[source])[cells]
-        return {self.output: out}
+        copied = len(meeting(self.lengths(call), COLLECT)[0])
+        written = call.tensor(self.output).desc.count
+        return Theory(io_bytes=4 * (call.tensor(self.fed).dims[0] * copied + written), ops=0)
 
     def elements(self, call: OpCall) -> Mapping[str, ExactElement]:
         """§3.1 word by word."""
@@ -314,9 +274,8 @@ class Psamask:
         refused = self._refusal(call)
         if refused is not None:
             return refused
-        images, height, width, channels = call.tensor(self.masks).dims
-        output = call.array(self.output)
-        output[...] = 0
+        images, height, width, _ = call.tensor(self.masks).dims
+        call.array(self.output)[...] = 0
         h_mask, w_mask = call.param("h_mask"), call.param("w_mask")
         masks = call.array(self.masks).reshape(images, height, width, h_mask, w_mask)
         maps = call.array(self.maps).reshape(images, height, width, height, width)
@@ -405,14 +364,13 @@ class Psamask:
         idle: Literal["values", "nan"] = "values",
     ) -> RecipeOutput:
         """Values of any bits; what meets nothing holds some, too, or NaN."""
-        complete = {"h_mask": 3, "w_mask": 5, "psa_type": COLLECT, **params}
-        channels = {self.masks: complete["h_mask"] * complete["w_mask"], self.maps: height * width}
-        shape = {name: (batches, height, width, own) for name, own in channels.items()}
+        complete: dict[str, Any] = {"h_mask": 3, "w_mask": 5, "psa_type": COLLECT, **params}
+        lengths = Lengths(height, width, complete["h_mask"], complete["w_mask"])
+        shape = self.shapes(batches, lengths)
         fed = BitPatterns(self.fed, "sorts", KINDS).drawn(draw, DType.FLOAT, shape[self.fed], values)
         if idle == "nan":
-            lengths = Lengths(height, width, complete["h_mask"], complete["w_mask"])
-            used = meeting(lengths, complete["psa_type"])[0 if self.is_forward else 1]
-            unused = np.delete(np.arange(fed[0].size), used)
+            masks, maps = meeting(lengths, complete["psa_type"])
+            unused = np.delete(np.arange(fed[0].size), masks if self.is_forward else maps)
             if not unused.size:
                 raise ValueError("every value is used; give a mask that leaves the image, or one that does not fill it")
             fed.reshape(batches, -1)[:, unused] = np.float32(np.nan)
@@ -445,10 +403,7 @@ class Psamask:
             },
             draw=draw,
             elements=lambda at: (
-                at["batches"]
-                * at["height"]
-                * at["width"]
-                * (at["h_mask"] * at["w_mask"] + at["height"] * at["width"])
+                at["batches"] * at["height"] * at["width"] * (at["h_mask"] * at["w_mask"] + at["height"] * at["width"])
             ),
         )
 
@@ -469,19 +424,15 @@ class Psamask:
                 left = fed.reshape(*fed.shape[:3], *last)
                 for number in numbers:
                     left = np.delete(left, slice(start, stop), number)
-                channels = {self.masks: after.h_mask * after.w_mask, self.maps: after.height * after.width}
-                shape = {one: (len(fed), after.height, after.width, own) for one, own in channels.items()}
+                shape = self.shapes(len(fed), after)
                 params = {one: getattr(after, one) for one in ("h_mask", "w_mask")}
                 inputs = {self.fed: np.ascontiguousarray(left).reshape(shape[self.fed])}
                 return changed(call, inputs, params, {self.output: shape[self.output]})
 
             return Reduction(size, without)
 
-        if self.is_forward:
-            own = {"height": (1,), "width": (2,), "h_mask": (3,), "w_mask": (4,)}
-        else:
-            own = {"height": (1, 3), "width": (2, 4), "h_mask": (), "w_mask": ()}
-        return {name: shorter(name, *numbers) for name, numbers in own.items()}
+        axes: tuple[tuple[int, ...], ...] = ((1,), (2,), (3,), (4,)) if self.is_forward else ((1, 3), (2, 4), (), ())
+        return {name: shorter(name, *numbers) for name, numbers in zip(Lengths._fields, axes, strict=True)}
 
 
 def _rectangle(at: int, mask: int, length: int) -> tuple[slice, slice]:
@@ -489,45 +440,3 @@ def _rectangle(at: int, mask: int, length: int) -> tuple[slice, slice]:
     half = (mask - 1) // 2
     start, end = max(0, half - at), min(mask, length + half - at)
     return slice(start, end), slice(start + at - half, end + at - half)
-
-
-# Readings that the document leaves room for.
-
-
-def _clipped(at: Array, offset: Array, mask: int, _: int) -> Array:
-    """The mask is counted from the corner of the window that is left."""
-    first = at - (mask - 1) // 2
-    return np.where(offset < mask + np.minimum(first, 0), np.maximum(first, 0) + offset, -1)
-
-
-def _whole(at: Array, offset: Array, mask: int, length: int) -> Array:
-    first = at - (mask - 1) // 2
-    return np.where((first >= 0) & (first + mask <= length), first + offset, -1)
-
-
-def _swapped_image(lengths: Lengths) -> Lengths:
-    return lengths._replace(height=lengths.width, width=lengths.height)
-
-
-READINGS: Final[Mapping[str, Reading]] = {
-    "COLLECT and DISTRIBUTE are exchanged": Reading(psa_type=lambda mode: DISTRIBUTE - mode),
-    "every call is COLLECT": Reading(psa_type=lambda _: COLLECT),
-    "every call is DISTRIBUTE": Reading(psa_type=lambda _: DISTRIBUTE),
-    "masks have channels j·h_mask + i": Reading(channel=lambda i, j, n: j * n.h_mask + i),
-    "maps have channels b·H + a": Reading(cell=lambda a, b, n: b * n.height + a),
-    "maps have channels a·H + b": Reading(cell=lambda a, b, n: a * n.height + b),
-    "pixels of maps are transposed": Reading(pixel=lambda h, w, n: w * n.height + h),
-    "the centre is mask / 2": Reading(window=lambda at, offset, mask, _: at + offset - mask // 2),
-    "the centre is (mask + 1) / 2": Reading(window=lambda at, offset, mask, _: at + offset - (mask + 1) // 2),
-    "windows begin at their pixels": Reading(window=lambda at, offset, *_: at + offset),
-    "masks are mirrored": Reading(window=lambda at, offset, mask, _: at - offset + (mask - 1) // 2),
-    "masks are counted from the clipped corner": Reading(window=_clipped),
-    "windows that leave the image are left out": Reading(window=_whole),
-    "windows come back at the other side": Reading(
-        window=lambda at, offset, mask, length: (at + offset - (mask - 1) // 2) % length
-    ),
-    "h_mask and w_mask are exchanged": Reading(lengths=lambda n: n._replace(h_mask=n.w_mask, w_mask=n.h_mask)),
-    "images are read as [N, W, H]": Reading(lengths=_swapped_image),
-    "masks are read as NCHW": replace(RIGHT, masks_are_channels_first=True),
-    "channels of masks and maps are exchanged": replace(RIGHT, is_exchanged=True),
-}
