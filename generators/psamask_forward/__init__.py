@@ -25,7 +25,7 @@ OPERATOR = Operator(
     params=MASK.params,
     axes=MASK.axes,
     sizes=MASK.sizes,
-    # §1.4 has no strides. The library's caller makes BAD_PARAM of strides and sizes, where the header has NOT_SUPPORTED.
+    # §1.4 has no strides. The library makes BAD_PARAM of strides and large sizes, where the header has NOT_SUPPORTED.
     # §1.1: an empty mask is a success, and y stays as it was though it has elements.
     checks=MASK.checks,
     definition=DEFINITION,
