@@ -280,6 +280,11 @@ MLUOP_API mluOpStatus_t mluOpDynamicScatterBackward(
     const mluOpTensorDescriptor_t voxel_num_desc, void *voxel_num, void *workspace, const size_t workspace_size,
     const mluOpTensorDescriptor_t grad_feats_desc, void *grad_feats);
 
+MLUOP_API mluOpStatus_t mluOpTinShiftForward(mluOpHandle_t handle, const mluOpTensorDescriptor_t input_desc,
+                                             const void *input, const mluOpTensorDescriptor_t shifts_desc,
+                                             const void *shifts, const mluOpTensorDescriptor_t output_desc,
+                                             void *output);
+
 #ifdef __cplusplus
 }
 #endif

@@ -53,6 +53,10 @@ COPYING = {
     "get_indice_pairs",
     "masked_col2im_forward",
     "masked_im2col_forward",
+    "psamask_backward",
+    "psamask_forward",
+    "tin_shift_backward",
+    "tin_shift_forward",
 }
 # Their documents exclude NaN and Inf, or do not speak of them.
 FINITE = {
@@ -67,6 +71,8 @@ CHECKED = {
     "indice_convolution_forward": {"filters"},
     "masked_col2im_forward": {"im"},
     "masked_im2col_forward": {"feature"},
+    "psamask_backward": {"dy", "dx"},
+    "psamask_forward": {"x", "y"},
     "three_interpolate_backward": {"grad_output", "indices", "weights", "grad_features"},
     "three_interpolate_forward": {"features", "indices", "weights", "output"},
 }
@@ -97,7 +103,7 @@ def is_defined(name, case):
 def check_layouts(name, operator, case):
     """A tensor has a layout of its own, or a check refuses the call."""
     for spec in operator.tensors:
-        own = OWN.get(name, {}).get(spec.id, {layout.value for layout in spec.layouts})
+        own = OWN.get(name, {}).get(spec.id, {layout.value for layout in spec.own_layouts})
         if spec.id not in case.expect.null_descriptor and case.tensor(spec.id).desc.layout.value not in own:
             assert spec.id in CHECKED.get(name, ())
             assert case.expect.status is not Status.SUCCESS
