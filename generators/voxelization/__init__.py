@@ -212,10 +212,11 @@ def _cut_off(points: Array, size: Array, limits: Array) -> tuple[Array, Array]:
     return np.trunc(quotients).astype(np.int64), inside
 
 
-def _sorted(cells: Array, inside: Array) -> Met:
+def by_coordinates(cells: Array, inside: Array) -> Met:
+    """Voxels are numbered as their cells ascend, the first column first."""
     points = np.flatnonzero(inside)
-    _, voxels = np.unique(cells[points], axis=0, return_inverse=True)
-    return Met(points, voxels.reshape(-1), places_of(voxels.reshape(-1)))
+    voxels = np.unique(cells[points], axis=0, return_inverse=True)[1].reshape(-1)
+    return Met(points, voxels, places_of(voxels))
 
 
 def _limited(change: Callable[[Met, int, int], Met]) -> Suspect:
@@ -249,7 +250,7 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
     "the grid is rounded down": lambda call: voxelize(call, gridded(np.floor)),
     "the grid is rounded up": lambda call: voxelize(call, gridded(np.ceil)),
     "cells behind the grid are inside": lambda call: voxelize(call, gridded(more=1)),
-    "voxels stand in the order of their coordinates": lambda call: voxelize(call, meet=_sorted),
+    "voxels stand in the order of their coordinates": lambda call: voxelize(call, meet=by_coordinates),
     "nothing counts any more when a cell finds no voxel": _limited(_until_full),
     "points of cells without a voxel go to the last voxel": _limited(_revived),
     "the last points of a voxel are taken": _limited(_last_points),
@@ -268,7 +269,9 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     grid = [math.floor((high - low) / length + Fraction(1, 2)) for length, low, high in space]
     members: dict[tuple[int, ...], list[int]] = {}
     for number, point in enumerate(points):
-        cell = tuple(math.floor((fraction(p) - low) / length) for p, (length, low, _) in zip(point, space, strict=False))
+        cell = tuple(
+            math.floor((fraction(p) - low) / length) for p, (length, low, _) in zip(point, space, strict=False)
+        )
         if all(0 <= c < cells for c, cells in zip(cell, grid, strict=True)):
             members.setdefault(cell, []).append(number)
     found = [(cell, mine[: call.param("max_points")]) for cell, mine in members.items()][: call.param("max_voxels")]
@@ -416,6 +419,7 @@ OPERATOR = Operator(
         "points_of_voxels": axis("max_points", of="voxels"),
     },
     checks=CHECKS,
+    subsumed={"voxel_num_strided": "its one axis has one place, where no stride matters"},
     # The operator's own up to the early return, where the size stays as it was.
     queries={"mluOpGetVoxelizationWorkspaceSize": QueryChecks()},
     reference=reference,

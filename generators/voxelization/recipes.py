@@ -49,7 +49,9 @@ def _cells(draw: Draw, grid: Triple, occupied: int) -> Array:
         cells = np.stack(np.unravel_index(stream.sample(total, occupied), grid), axis=1)
     else:
         # Too many to shuffle.
-        rows = np.stack([draw.stream(f"cells {a}").integers(0, n, 2 * occupied + 8) for a, n in enumerate(grid)], axis=1)
+        rows = np.stack(
+            [draw.stream(f"cells {a}").integers(0, n, 2 * occupied + 8) for a, n in enumerate(grid)], axis=1
+        )
         cells = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])][:occupied]
     for place, corner in enumerate((np.array(grid) - 1, np.zeros(3, np.int64))):
         same = (cells == corner).all(axis=1)
@@ -157,7 +159,9 @@ def sweeps(
         raise ValueError(f"the street gives {len(xyz)} points, {np.count_nonzero(inside)} inside; give more azimuths")
     chosen = [
         rows[draw.stream(f"rows {place}").sample(len(rows), count)]
-        for place, (rows, count) in enumerate(zip((np.flatnonzero(inside), np.flatnonzero(~inside)), wanted, strict=True))
+        for place, (rows, count) in enumerate(
+            zip((np.flatnonzero(inside), np.flatnonzero(~inside)), wanted, strict=True)
+        )
     ]
     table = np.empty((points, 5), "<f4")
     table[:, :3] = xyz[np.sort(np.concatenate(chosen))]
