@@ -60,7 +60,7 @@ _PLACES: Final[dict[str, tuple[str, Place]]] = {
     "inverse_size": ("voxel_size is read as 1/size", _read(lambda p, size, to: (p, 1 / size, to))),
     "sizes_reversed": ("voxel_size is read as z, y, x", _read(lambda p, size, to: (p, size[::-1], to))),
     "points_exchanged": ("x and y of points are exchanged", _read(lambda p, size, to: (p[:, [1, 0, 2]], size, to))),
-    "limits_paired": ("coors_range is read axis by axis", _read(lambda *at: (*at[:2], at[2].reshape(3, 2).T.reshape(6)))),
+    "limits_paired": ("limits are read axis by axis", _read(lambda *at: (*at[:2], at[2].reshape(3, 2).T.reshape(6)))),
     "origin_ignored": ("cells count from 0", lambda *at: (in_cells(*at[:2], 0 * at[2])[0], in_cells(*at)[1])),
     "short_cells": ("cells have 16 bits", _through(wrapped(16))),
     "half_cells": ("cells are half", _through(lambda cells: cells.astype(np.float16))),
