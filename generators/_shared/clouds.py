@@ -53,11 +53,6 @@ def sweep(survey: Survey, draw: Draw) -> Array:
     return distinct
 
 
-def returns(survey: Survey, draw: Draw) -> Array:
-    """Points (z, y, x) of one street as rows of three, turn after turn, in metres from the corner of the space."""
-    return _returns(survey, _Dice(draw.stream("street 0")))
-
-
 class _Dice:
     """Uniform numbers from consecutive lanes of one stream."""
 

@@ -9,7 +9,7 @@ from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
 from .._shared.bit_patterns import KINDS, BitPatterns
-from .._shared.clouds import Survey, returns
+from .._shared.clouds import Survey, sweep
 from . import in_cells, in_order, undecided
 
 # lattice: sizes are powers of two, and points lie on eighths of cells, lower faces included; full: sizes and points
@@ -145,26 +145,24 @@ def sweeps(
 
     Cells are 0.2 m long, or so many times that.
     """
-    returned = returns(Survey(batch=1, side=1440, sweeps=sweeps, azimuths=azimuths), draw)
-    # The lidar stands in the middle, 1.8 m above a road that is 3.2 m above the bottom; ranges are noisy.
-    xyz = (returned - np.array([[5.04], [54.0], [54.0]]))[::-1].T
-    xyz[:, :2] += (draw.stream("noise").integers(-128, 128, (len(xyz), 2)) + 0.5) / 512
-    xyz = xyz.astype("<f4")
+    side = 1440
+    keys = sweep(Survey(batch=1, side=side, sweeps=sweeps, azimuths=azimuths), draw)
+    # Where there was a return, 0.2 m high and 0.075 m wide, there may be more than one; turns see them in any order.
+    chosen = keys[draw.stream("returns").integers(0, len(keys), 4 * points + 16384)]
+    part = draw.stream("points").integers(0, 1 << 20, (len(chosen), 3)) / 2.0**20
+    cells = np.stack([chosen % side, chosen // side % side, chosen // side**2], axis=1)
+    # The lidar stands in the middle, 1.8 m above a road that is 3.2 m above the bottom.
+    xyz = ((cells + part) * (0.075, 0.075, 0.2) - (54.0, 54.0, 5.04)).astype("<f4")
     size = np.array((0.2 * coarse, 0.2 * coarse, 8.0), "<f4")
     limits = np.array((-51.2, -51.2, -5.0, 51.2, 51.2, 3.0), "<f4")
     xyz = xyz[~undecided(xyz, size, limits)]
     _, inside = in_cells(xyz, size, limits)
-    wanted = (points - points // 50, points // 50)
-    if np.count_nonzero(inside) < wanted[0] or np.count_nonzero(~inside) < wanted[1]:
-        raise ValueError(f"the street gives {len(xyz)} points, {np.count_nonzero(inside)} inside; give more azimuths")
-    chosen = [
-        rows[draw.stream(f"rows {place}").sample(len(rows), count)]
-        for place, (rows, count) in enumerate(
-            zip((np.flatnonzero(inside), np.flatnonzero(~inside)), wanted, strict=True)
-        )
-    ]
+    few = points // 50
+    chosen = np.concatenate([np.flatnonzero(inside)[: points - few], np.flatnonzero(~inside)[:few]])
+    if len(chosen) < points:
+        raise ValueError(f"the street gives {len(chosen)} points; give more azimuths")
     table = np.empty((points, 5), "<f4")
-    table[:, :3] = xyz[np.sort(np.concatenate(chosen))]
+    table[:, :3] = xyz[np.sort(chosen)]
     table[:, 3] = np.abs(_bit_patterns(draw, dtype, (points,), "full"))
     table[:, 4] = np.arange(points) * sweeps // points * 0.05
     return made(params, table, size, limits)

@@ -53,6 +53,7 @@ COPYING = {
     "get_indice_pairs",
     "masked_col2im_forward",
     "masked_im2col_forward",
+    "voxelization",
 }
 # Their documents exclude NaN and Inf, or do not speak of them.
 FINITE = {
