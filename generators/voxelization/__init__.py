@@ -400,16 +400,16 @@ OPERATOR = Operator(
     op_type=("VOXELIZATION", 2203),
     summary="Sorts points into the cells of a grid: the first cells in order of appearance, the first points of each.",
     inputs=(
-        TensorSpec("points", "[N, F]: x, y, z, features", FLOAT, None),
-        TensorSpec("voxel_size", "[3]: x, y, z", FLOAT, None),
-        TensorSpec("coors_range", "[6]: x, y, z from, x, y, z to", FLOAT, None),
+        TensorSpec("points", "[N, F]: x, y, z, features", FLOAT),
+        TensorSpec("voxel_size", "[3]: x, y, z", FLOAT),
+        TensorSpec("coors_range", "[6]: x, y, z from, x, y, z to", FLOAT),
     ),
     # §1.5.1: diff3 = 0.
     outputs=(
-        OutputSpec("voxels", "[max_voxels, max_points, F]", {DType.FLOAT: exact()}, None),
-        OutputSpec("coors", "[max_voxels, 3]: z, y, x", INTEGERS, None),
-        OutputSpec("num_points_per_voxel", "[max_voxels]", INTEGERS, None),
-        OutputSpec("voxel_num", "[1]", INTEGERS, None),
+        OutputSpec("voxels", "[max_voxels, max_points, F]", {DType.FLOAT: exact()}),
+        OutputSpec("coors", "[max_voxels, 3]: z, y, x", INTEGERS),
+        OutputSpec("num_points_per_voxel", "[max_voxels]", INTEGERS),
+        OutputSpec("voxel_num", "[1]", INTEGERS),
     ),
     params=ParamMessage("voxelization_param", 6564, "VoxelizationParam", _PARAMS),
     axes={
