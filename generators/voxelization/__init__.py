@@ -40,7 +40,7 @@ CHECKS = (
     checks.descriptors(doc="§3.7"),
     SIZE_NULL,
     checks.arch("released"),
-    # The header names no status.
+    # §1.4: not supported; the header names no status.
     checks.params("deterministic", doc="§1.4"),
     checks.ranks(doc="§1.1"),
     checks.dims(doc="§1.1"),
@@ -51,9 +51,9 @@ CHECKS = (
     checks.large("points", "coors", doc="released"),
     checks.empty("points", doc="§1.1", status=Status.BAD_PARAM),
     checks.workspace("released"),
-    # max_points or max_voxels is 0. Nothing is written, voxel_num included.
+    # §1.1: max_points or max_voxels is 0. Nothing is written, voxel_num included.
     checks.empty("voxels", doc="§1.1"),
-    # The released library has no such check; the document is right.
+    # The released library has no such check; §3.7 is right.
     checks.pointers(doc="§3.7"),
 )
 
@@ -64,16 +64,16 @@ def in_cells(points: Array, size: Array, limits: Array) -> tuple[Array, Array]:
     """int64 [N, 3]: the cell (x, y, z) of every point; bool [N]: it is one of the grid's."""
     low = limits[:3].astype(np.float64)
     cells = np.floor((points[:, :3] - low) / size).astype(np.int64)
-    # C's round: halves go away from zero.
+    # §3.1's round is that of C: halves go away from zero.
     grid = np.floor((limits[3:] - low) / size + 0.5).astype(np.int64)
-    return cells, ((cells >= 0) & (cells < grid)).all(axis=1)
+    return cells, np.asarray(((cells >= 0) & (cells < grid)).all(axis=1))
 
 
 # What the document takes for granted.
 
 
 def precondition(call: OpCall) -> str | None:
-    """Points are finite and have coordinates, the space has a volume, and no rounding decides about a cell."""
+    """Points have finite coordinates (§1.2), the space has a volume, and no rounding decides about a cell."""
     points, size, limits = call.arrays("points", "voxel_size", "coors_range")
     if points.shape[1] < 3:
         return "a point needs three coordinates"
@@ -96,7 +96,7 @@ def undecided(points: Array, size: Array, limits: Array) -> Array:
     outside = ((cells < -error) | (cells > grid + error)).any(axis=1)
     near = (np.abs(cells - np.rint(cells)) < error).any(axis=1) & ~outside
     is_open = (np.abs(spans - np.floor(spans) - 0.5) < span_error).any() or (spans >= 2.0**31).any()
-    return near | (np.abs(cells) >= 2.0**31).any(axis=1) | is_open
+    return np.asarray(near | (np.abs(cells) >= 2.0**31).any(axis=1) | is_open)
 
 
 def _quotients(values: Array, low: Array, size: Array) -> tuple[Array, Array]:
@@ -150,10 +150,11 @@ def places_of(voxels: Array) -> Array:
 
 
 def write(call: OpCall, cells: Array, met: Met) -> dict[str, Array]:
-    """All outputs, +0 and 0 where nothing lands (§1.2: an operator that presets nothing owns all)."""
+    """All outputs."""
+    # §1.3 lets the caller preset nothing: everything is owned, +0 and 0 where nothing lands.
     arrays = {name: np.zeros(arg.dims, arg.dtype.storage) for name, arg in call.outputs.items() if arg is not None}
     most_voxels, most_points, _ = arrays["voxels"].shape
-    # Later points of voxels that have a number still count when no more are made.
+    # §3.1, kernel 3 goes on: later points of voxels that have a number count when no more are made.
     points, voxels, places = (column[met.voxels < most_voxels] for column in met)
     # §3.1, kernel 2 prints max_voxels here; §1.2 is right.
     fits = places < most_points
@@ -201,7 +202,7 @@ def gridded(rounded: Callable[[Array], Array] = lambda spans: np.floor(spans + 0
     def place(points: Array, size: Array, limits: Array) -> tuple[Array, Array]:
         cells, _ = in_cells(points, size, limits)
         spans = (limits[3:].astype(np.float64) - limits[:3]) / size
-        return cells, ((cells >= 0) & (cells < rounded(spans) + more)).all(axis=1)
+        return cells, np.asarray(((cells >= 0) & (cells < rounded(spans) + more)).all(axis=1))
 
     return place
 

@@ -24,7 +24,7 @@ def _inside(is_inside: Callable[[Array, Array, Array, Array], Array]) -> Place:
     def place(points: Array, size: Array, limits: Array) -> tuple[Array, Array]:
         cells, _ = in_cells(points, size, limits)
         grid = np.floor((limits[3:].astype(np.float64) - limits[:3]) / size + 0.5)
-        return cells, is_inside(cells, grid, points[:, :3], limits).all(axis=1)
+        return cells, np.asarray(is_inside(cells, grid, points[:, :3], limits).all(axis=1))
 
     return place
 
@@ -61,7 +61,7 @@ _PLACES: Final[dict[str, tuple[str, Place]]] = {
     "sizes_reversed": ("voxel_size is read as z, y, x", _read(lambda p, size, to: (p, size[::-1], to))),
     "points_exchanged": ("x and y of points are exchanged", _read(lambda p, size, to: (p[:, [1, 0, 2]], size, to))),
     "limits_paired": ("limits are read axis by axis", _read(lambda *at: (*at[:2], at[2].reshape(3, 2).T.reshape(6)))),
-    "origin_ignored": ("cells count from 0", lambda *at: (in_cells(*at[:2], 0 * at[2])[0], in_cells(*at)[1])),
+    "origin_ignored": ("cells count from 0", lambda p, s, to: (in_cells(p, s, 0 * to)[0], in_cells(p, s, to)[1])),
     "short_cells": ("cells have 16 bits", _through(wrapped(16))),
     "half_cells": ("cells are half", _through(lambda cells: cells.astype(np.float16))),
 }  # fmt: skip

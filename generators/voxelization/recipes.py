@@ -34,7 +34,7 @@ def made(params: Params, points: Array, size: Array, limits: Array) -> RecipeOut
         "max_points": int(met.places.max(initial=-1)) + 2,
         "max_voxels": int(met.voxels.max(initial=-1)) + 2,
     }
-    p = {**needed, "ndim": 3, "deterministic": True, **params}
+    p: dict[str, Any] = {**needed, "ndim": 3, "deterministic": True, **params}
     dims = (p["max_voxels"], p["max_points"], points.shape[1])
     outputs = {"voxels": dims, "coors": (dims[0], 3), "num_points_per_voxel": (dims[0],), "voxel_num": (1,)}
     return RecipeOutput({"points": points, "voxel_size": size, "coors_range": limits}, p, outputs=outputs)
