@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -60,12 +61,21 @@ CHECKS = (
 # Which cell a point is in. float64 is enough: rounding decides nothing (see `precondition`).
 
 
-def in_cells(points: Array, size: Array, limits: Array) -> tuple[Array, Array]:
+Rounding = Callable[[Array], Array]
+
+
+def half_up(spans: Array) -> Array:
+    """§3.1's round of lengths is that of C: halves go away from zero."""
+    return np.floor(spans + 0.5)
+
+
+def in_cells(
+    points: Array, size: Array, limits: Array, *, down: Rounding = np.floor, whole: Rounding = half_up, more: int = 0
+) -> tuple[Array, Array]:
     """int64 [N, 3]: the cell (x, y, z) of every point; bool [N]: it is one of the grid's."""
     low = limits[:3].astype(np.float64)
-    cells = np.floor((points[:, :3] - low) / size).astype(np.int64)
-    # §3.1's round is that of C: halves go away from zero.
-    grid = np.floor((limits[3:] - low) / size + 0.5).astype(np.int64)
+    cells = down((points[:, :3] - low) / size).astype(np.int64)
+    grid = whole((limits[3:] - low) / size) + more
     return cells, np.asarray(((cells >= 0) & (cells < grid)).all(axis=1))
 
 
@@ -91,7 +101,7 @@ def undecided(points: Array, size: Array, limits: Array) -> Array:
     low = limits[:3].astype(np.float64)
     cells, error = _quotients(points[:, :3], low, size)
     spans, span_error = _quotients(limits[None, 3:], low, size)
-    grid = np.floor(spans + 0.5)
+    grid = half_up(spans)
     # A point that lies outside for sure, on any axis, may lie wherever it likes on the others.
     outside = ((cells < -error) | (cells > grid + error)).any(axis=1)
     near = (np.abs(cells - np.rint(cells)) < error).any(axis=1) & ~outside
@@ -196,23 +206,6 @@ def theory(call: OpCall) -> Theory:
 # Mistakes that kernels make about cells, about the order of voxels, and at their limits.
 
 
-def gridded(rounded: Callable[[Array], Array] = lambda spans: np.floor(spans + 0.5), more: int = 0) -> Place:
-    """Cells of a grid that is as long as `rounded` has it, and `more`."""
-
-    def place(points: Array, size: Array, limits: Array) -> tuple[Array, Array]:
-        cells, _ = in_cells(points, size, limits)
-        spans = (limits[3:].astype(np.float64) - limits[:3]) / size
-        return cells, np.asarray(((cells >= 0) & (cells < rounded(spans) + more)).all(axis=1))
-
-    return place
-
-
-def _cut_off(points: Array, size: Array, limits: Array) -> tuple[Array, Array]:
-    quotients = (points[:, :3] - limits[:3].astype(np.float64)) / size
-    _, inside = in_cells(np.where(quotients > -1, np.maximum(points[:, :3], limits[:3]), points[:, :3]), size, limits)
-    return np.trunc(quotients).astype(np.int64), inside
-
-
 def by_coordinates(cells: Array, inside: Array) -> Met:
     """Voxels are numbered as their cells ascend, the first column first."""
     points = np.flatnonzero(inside)
@@ -220,7 +213,7 @@ def by_coordinates(cells: Array, inside: Array) -> Met:
     return Met(points, voxels, places_of(voxels))
 
 
-def _limited(change: Callable[[Met, int, int], Met]) -> Suspect:
+def at_limits(change: Callable[[Met, int, int], Met]) -> Suspect:
     """`change` gets what is met, max_voxels and max_points."""
 
     def outputs(call: OpCall) -> Mapping[str, Array]:
@@ -247,14 +240,14 @@ def _last_points(met: Met, _: int, most_points: int) -> Met:
 
 SUSPECTS: Final[Mapping[str, Suspect]] = {
     "coors stand as x, y, z": lambda call: {"coors": voxelize(call)["coors"][:, ::-1]},
-    "coordinates are cut off, not rounded down": lambda call: voxelize(call, _cut_off),
-    "the grid is rounded down": lambda call: voxelize(call, gridded(np.floor)),
-    "the grid is rounded up": lambda call: voxelize(call, gridded(np.ceil)),
-    "cells behind the grid are inside": lambda call: voxelize(call, gridded(more=1)),
+    "coordinates are cut off, not rounded down": lambda call: voxelize(call, partial(in_cells, down=np.trunc)),
+    "the grid is rounded down": lambda call: voxelize(call, partial(in_cells, whole=np.floor)),
+    "the grid is rounded up": lambda call: voxelize(call, partial(in_cells, whole=np.ceil)),
+    "cells behind the grid are inside": lambda call: voxelize(call, partial(in_cells, more=1)),
     "voxels stand in the order of their coordinates": lambda call: voxelize(call, meet=by_coordinates),
-    "nothing counts any more when a cell finds no voxel": _limited(_until_full),
-    "points of cells without a voxel go to the last voxel": _limited(_revived),
-    "the last points of a voxel are taken": _limited(_last_points),
+    "nothing counts any more when a cell finds no voxel": at_limits(_until_full),
+    "points of cells without a voxel go to the last voxel": at_limits(_revived),
+    "the last points of a voxel are taken": at_limits(_last_points),
 }
 
 

@@ -1,6 +1,7 @@
 """Implementations with one plausible mistake each; the small cases must catch every one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -9,7 +10,7 @@ from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
 from mluops_gtest.authoring.narrowing import wrapped
 from mluops_gtest.authoring.roundings import WRONG_COPIES
 
-from . import OPERATOR, Met, Place, by_coordinates, gridded, in_cells, in_order, kernel, voxelize
+from . import OPERATOR, Met, Place, at_limits, by_coordinates, half_up, in_cells, in_order, kernel, voxelize
 
 # Where points are: other arguments, or other cells and which of them count.
 
@@ -23,7 +24,7 @@ def _inside(is_inside: Callable[[Array, Array, Array, Array], Array]) -> Place:
 
     def place(points: Array, size: Array, limits: Array) -> tuple[Array, Array]:
         cells, _ = in_cells(points, size, limits)
-        grid = np.floor((limits[3:].astype(np.float64) - limits[:3]) / size + 0.5)
+        grid = half_up((limits[3:].astype(np.float64) - limits[:3]) / size)
         return cells, np.asarray(is_inside(cells, grid, points[:, :3], limits).all(axis=1))
 
     return place
@@ -50,7 +51,7 @@ def _through(change: Callable[[Array], Array]) -> Place:
 
 
 _PLACES: Final[dict[str, tuple[str, Place]]] = {
-    "grid_to_even": ("halves of the grid go to even numbers", gridded(np.rint)),
+    "grid_to_even": ("halves of the grid go to even numbers", partial(in_cells, whole=np.rint)),
     "upper_limit_decides": ("the limits decide alone", _inside(lambda c, _, p, to: (c >= 0) & (p < to[3:]))),
     "lower_face_outside": ("lower faces of the space are outside", _inside(lambda c, n, p, to: (p > to[:3]) & (c < n))),
     "lower_limit_ignored": ("points in front of the space are inside", _inside(lambda c, n, _p, _l: c < n)),
@@ -102,7 +103,7 @@ _MEETS: Final[dict[str, tuple[str, Meet]]] = {
 # What is written.
 
 
-def _put(call: OpCall, arrays: dict[str, Array]) -> Status:
+def _put(call: OpCall, arrays: Mapping[str, Array]) -> Status:
     for name, values in arrays.items():
         call.array(name)[...] = values
     return Status.SUCCESS
@@ -151,19 +152,10 @@ def _without(features: slice) -> Callable[[Array, OpCall], Array]:
     return change
 
 
-def _limited(limits: Callable[[int, int], tuple[int, int]]) -> Callable[[OpCall], Status]:
-    """By max_voxels and max_points: how many voxels and points are taken."""
-
-    def run(call: OpCall) -> Status:
-        arrays = voxelize(call)
-        voxels, points = limits(call.param("max_voxels"), call.param("max_points"))
-        arrays["voxels"][:, points:] = 0
-        for name in ("voxels", "coors", "num_points_per_voxel"):
-            arrays[name][voxels:] = 0
-        arrays["num_points_per_voxel"].clip(max=points, out=arrays["num_points_per_voxel"])
-        return _put(call, {**arrays, "voxel_num": arrays["voxel_num"].clip(max=voxels)})
-
-    return run
+def _only(name: str, message: str, taken: Callable[[Met, int, int], Array]) -> Mutant:
+    """By what is met, max_voxels and max_points: which points count."""
+    change = at_limits(lambda met, *limits: Met(*(column[taken(met, *limits)] for column in met)))
+    return Mutant(name, message, lambda call: _put(call, change(call)))
 
 
 _COUNTS: Final = "num_points_per_voxel"
@@ -206,9 +198,9 @@ MUTANTS: Final = (
     ),
     *(_misplaced(name, words, place=place) for name, (words, place) in _PLACES.items()),
     *(_misplaced(name, words, meet=meet) for name, (words, meet) in _MEETS.items()),
-    Mutant("one_voxel_less", "the last voxel is not made", _limited(lambda voxels, points: (voxels - 1, points))),
-    Mutant("one_point_less", "the last place is not taken", _limited(lambda voxels, points: (voxels, points - 1))),
-    Mutant("as_printed", "§3.1: max_voxels limits points", _limited(lambda v, points: (v, min(v, points)))),
+    _only("one_voxel_less", "the last voxel is not made", lambda met, voxels, _: met.voxels < voxels - 1),
+    _only("one_point_less", "the last place is not taken", lambda met, _, points: met.places < points - 1),
+    _only("as_printed", "§3.1: max_voxels limits points, too", lambda met, voxels, _: met.places < voxels),
     *(_rewritten(*one) for one in _REWRITTEN),
     *(mistakes.left(name, words, kernel, output, where) for name, words, output, where in _LEFT),
     *mistakes.tails_left(kernel, "voxels", 2, "features", (16, 32)),
