@@ -4,6 +4,7 @@
 #ifndef MLUOPS_HOST_H
 #define MLUOPS_HOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -284,6 +285,22 @@ MLUOP_API mluOpStatus_t mluOpTinShiftForward(mluOpHandle_t handle, const mluOpTe
                                              const void *input, const mluOpTensorDescriptor_t shifts_desc,
                                              const void *shifts, const mluOpTensorDescriptor_t output_desc,
                                              void *output);
+
+MLUOP_API mluOpStatus_t mluOpGetVoxelizationWorkspaceSize(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t points_desc, const mluOpTensorDescriptor_t voxel_size_desc,
+    const mluOpTensorDescriptor_t coors_range_desc, const int max_points, const int max_voxels, const int ndim,
+    const bool deterministic, const mluOpTensorDescriptor_t voxels_desc, const mluOpTensorDescriptor_t coors_desc,
+    const mluOpTensorDescriptor_t num_points_per_voxel_desc, const mluOpTensorDescriptor_t voxel_num_desc,
+    size_t *workspace_size);
+
+MLUOP_API mluOpStatus_t mluOpVoxelization(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t points_desc, const void *points,
+    const mluOpTensorDescriptor_t voxel_size_desc, const void *voxel_size,
+    const mluOpTensorDescriptor_t coors_range_desc, const void *coors_range, const int max_points,
+    const int max_voxels, const int ndim, const bool deterministic, void *workspace, const size_t workspace_size,
+    const mluOpTensorDescriptor_t voxels_desc, void *voxels, const mluOpTensorDescriptor_t coors_desc, void *coors,
+    const mluOpTensorDescriptor_t num_points_per_voxel_desc, void *num_points_per_voxel,
+    const mluOpTensorDescriptor_t voxel_num_desc, void *voxel_num);
 
 #ifdef __cplusplus
 }

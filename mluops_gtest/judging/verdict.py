@@ -237,8 +237,8 @@ def judge_values(
     judge_output = _OutputJudge(judgement, operator, case.facts, expectation, bitwise, elementwise, explainer, arbiter)
     wrong_counts: set[str] = set()
     pairs = list(zip(expectation.outputs, case.criteria, strict=True))
-    # What counts the rows of others comes first: where it is wrong, nobody knows which rows to compare.
-    for tensor, criteria in sorted(pairs, key=lambda pair: pair[0].id not in operator.counts):
+    # Single numbers come first: where one that counts the rows of others is wrong, nobody knows which to compare.
+    for tensor, criteria in sorted(pairs, key=lambda pair: pair[0].id not in operator.numbers):
         count = operator.output(tensor.id).rows_owned
         if count in wrong_counts:
             judgement.notes.append(f"{tensor.id} is not compared, because {count} is wrong")
@@ -325,7 +325,7 @@ class _OutputJudge:
                 judgement.failures.append(bits)
             else:
                 judgement.notes.append(format_reason((bits,)))
-        if self.expectation.degenerate is None and tensor.id not in self.operator.counts:
+        if self.expectation.degenerate is None and tensor.id not in self.operator.numbers:
             judgement.constant[tensor.id] = is_constant_baseline(tensor, self.operator, self.expectation.counts)
         let_go(baseline)
 

@@ -57,6 +57,7 @@ COPYING = {
     "psamask_forward",
     "tin_shift_backward",
     "tin_shift_forward",
+    "voxelization",
 }
 # Their documents exclude NaN and Inf, or do not speak of them.
 FINITE = {
