@@ -35,7 +35,6 @@ from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
-from mluops_gtest.authoring.suspects import Suspect
 
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 FAST: Final = 0
@@ -179,21 +178,6 @@ class Focal:
         for rows in blocks(*result.shape):
             result[rows] = compute(rows)
         return result
-
-    def other(self, values: Callable[[Reading], Array], call: OpCall) -> Array:
-        """The output by another formula."""
-        dtype = call.tensor(self.output).dtype
-        with np.errstate(all="ignore"):
-            return self._by_rows(call, dtype.storage, lambda rows: narrowed(values(read(call, rows)), dtype))
-
-    def suspect(self, formula: Callable[[Array, Array, Reading], Array]) -> Suspect:
-        """Of ln pt, ln q and what is read; αt and the weight are right."""
-
-        def values(r: Reading) -> Array:
-            right, wrong, alpha = logs(r)
-            return alpha * formula(right, wrong, r) * r.factor
-
-        return lambda call: {self.output: self.other(values, call)}
 
     def reference(self, call: OpCall) -> Baseline:
         """The formula in real arithmetic whatever prefer says, rounded once, so that every machine has its bits."""

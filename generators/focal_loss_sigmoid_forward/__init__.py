@@ -11,7 +11,7 @@ import numpy as np
 from mluops_gtest.authoring import OpCall, Operator, Status, checks
 
 from .._shared import focal_loss as focal
-from .._shared.wrong_focal_loss import suspects
+from .._shared.wrong_focal_loss import formula, suspects
 
 FOCAL: Final = focal.Focal("output", focal.losses, focal.loss_element)
 # §1.4: ULTRAHIGH_PRECISION is not supported. Ruling: FAST and HIGH_PRECISION have one answer, the real formula; mmcv
@@ -41,20 +41,24 @@ CHECKS = (
     ),
     # As released: what the check function refuses is all BAD_PARAM.
     checks.large("input", doc="released", status=Status.BAD_PARAM),
-    checks.empty("input", "target", "output", doc="§1.1"),
+    # Where target or output has no elements, input has none.
+    checks.empty("input", doc="§1.1"),
     checks.only_if(focal.has_weight, checks.pointers("weight", doc="§2.2")),
     checks.strided("weight", doc="§1.1"),
     checks.pointers("input", "target", "output", doc="§2.2"),
     checks.strided("input", "target", "output", doc="§1.1"),
 )
-SUSPECTS: Final = {
-    **suspects(FOCAL),
-    "gamma is the power of pt": FOCAL.suspect(lambda right, _, r: np.exp(r.gamma * right) * -right),
-    "pt stands for its logarithm": FOCAL.suspect(lambda right, wrong, r: np.exp(r.gamma * wrong) * np.exp(right)),
-    "the logarithm is that of 1 − pt": FOCAL.suspect(lambda _, wrong, r: np.exp(r.gamma * wrong) * -wrong),
-    "the result is the derivative": lambda call: {"output": FOCAL.other(focal.gradients, call)},
-}
-_NO_ELEMENTS: Final = "it has elements wherever input has"
+# Mistakes that are no mistakes of the derivative.
+WRONG: Final = (
+    ("gamma_of_pt", "gamma is the power of pt", formula(lambda right, _, r: np.exp(r.gamma * right) * -right)),
+    ("no_logarithm", "pt stands for its logarithm", formula(lambda right, wrong, r: np.exp(r.gamma * wrong + right))),
+    (
+        "other_logarithm",
+        "the logarithm is that of 1 − pt",
+        formula(lambda _, wrong, r: np.exp(r.gamma * wrong) * -wrong),
+    ),
+    ("derivative", "the result is the derivative", lambda _, r: focal.gradients(r)),
+)
 
 
 # The kernel that the numpy backend runs: all columns as otherwise, then the targets' (§3.1).
@@ -126,14 +130,13 @@ OPERATOR = Operator(
     ),
     axes=focal.AXES,
     checks=CHECKS,
-    subsumed={"target_empty": _NO_ELEMENTS, "output_empty": _NO_ELEMENTS},
     reference=FOCAL.reference,
     bound=FOCAL.bound,
     precondition=focal.precondition,
     left_open=focal.LEFT_OPEN,
     theory=focal.theory(10, 9),
     kernel=kernel,
-    suspects=SUSPECTS,
+    suspects=suspects(FOCAL, WRONG),
     c_api=focal.focal_function("mluOpFocalLossSigmoidForward", "output"),
     exact=FOCAL.elements,
     torch_kernel=torch_kernel,
