@@ -41,12 +41,13 @@ FAST: Final = 0
 _PREFERENCES: Final = {"COMPUTATION_FAST": 0, "COMPUTATION_HIGH_PRECISION": 1, "COMPUTATION_ULTRAHIGH_PRECISION": 2}
 _REDUCTIONS: Final = {"LOSS_REDUCTION_NONE": 0, "LOSS_REDUCTION_SUM": 1, "LOSS_REDUCTION_MEAN": 2}
 
-INPUTS: Final = (
-    TensorSpec("input", "[N, C]", FLOATS, None),
-    # C, where it is legal, stands for no class: every column is "otherwise"; the precondition knows the limits.
-    TensorSpec("target", "[N]", (DType.INT32,), None, names="C", outside="skipped"),
-    TensorSpec("weight", "[C]", FLOATS, None, optional=True),
-)
+
+def focal_inputs(target: TensorSpec) -> tuple[TensorSpec, ...]:
+    """Nobody looks at layouts."""
+    weight = TensorSpec("weight", "[C]", FLOATS, None, optional=True)
+    return TensorSpec("input", "[N, C]", FLOATS, None), target, weight
+
+
 AXES: Final = {"rows": axis("N", of="input"), "columns": axis("C", of="input")}
 
 
@@ -134,7 +135,8 @@ def gradients(r: Reading) -> Array:
     """The derivative of the loss by x: both terms of its last factor have one sign, so nothing cancels."""
     right, wrong, alpha = logs(r)
     size = alpha * np.exp(r.gamma * wrong) * (np.exp(wrong) - r.gamma * np.exp(right) * right) * r.factor
-    return np.where(r.is_target, -size, size)
+    # + 0 makes +0 of −0.
+    return np.where(r.is_target, -size, size) + 0.0
 
 
 def loss_element(p: Decimal, is_target: bool, alpha: Decimal, gamma: Decimal) -> Decimal:

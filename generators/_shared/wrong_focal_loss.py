@@ -157,8 +157,6 @@ def suspects(focal: Focal, own: Results) -> Mapping[str, Suspect]:
 
 # Arithmetic that is too narrow, and columns that are split.
 
-_SPLITS: Final = (27296, 23392)
-
 
 Rounding = Callable[[Array], Array]
 
@@ -188,8 +186,8 @@ def _of_part(call: OpCall, r: Reading, split: int) -> Reading:
     return r._replace(is_target=_targets(call)[:, None] == np.arange(r.x.shape[1]) % split)
 
 
-def focal_mutants(operator: Operator, focal: Focal, own: Results) -> Iterator[Mutant]:
-    """What is read, computed and written otherwise, what is left, what another call finds."""
+def focal_mutants(operator: Operator, focal: Focal, own: Results, splits: tuple[int, ...]) -> Iterator[Mutant]:
+    """What is read, computed and written otherwise, what is left, what another call finds; `splits` cut columns."""
     yield from mistakes.suspected(operator, {name: words for name, words, _ in (*READINGS, *RESULTS, *own)})
     right, output = operator.kernel, focal.output
 
@@ -220,7 +218,7 @@ def focal_mutants(operator: Operator, focal: Focal, own: Results) -> Iterator[Mu
             "clamped", "forms 1 − p in float, and takes ln of FLT_MIN at least", arithmetic(np.float32, np.float32)
         )
         yield computed("half_arithmetic", "computes in half", arithmetic(np.float16, np.float16))
-    for split in _SPLITS:
+    for split in splits:
         yield computed(
             f"split_{split}",
             f"compares targets with columns of a part of {split}",
@@ -232,7 +230,7 @@ def focal_mutants(operator: Operator, focal: Focal, own: Results) -> Iterator[Mu
             lambda _, r, split=split: focal.values(_lost_behind(split, r)),  # type: ignore[misc]
         )
     yield from mistakes.tails_left(right, output, 0, "rows", (16, 64))
-    yield from mistakes.tails_left(right, output, 1, "columns", (16, 64, *_SPLITS))
+    yield from mistakes.tails_left(right, output, 1, "columns", (16, 64, *splits))
     yield mistakes.part_left(right, output, 0, "rows")
     yield mistakes.part_left(right, output, 1, "columns")
     yield mistakes.cached_by_shape(right)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import OpCall, Operator, Status, checks
+from mluops_gtest.authoring import DType, OpCall, Operator, Status, TensorSpec, checks
 
 from .._shared import focal_loss as focal
 from .._shared.wrong_focal_loss import formula, suspects
@@ -17,6 +17,8 @@ FOCAL: Final = focal.Focal("output", focal.losses, focal.loss_element)
 # §1.4: ULTRAHIGH_PRECISION is not supported. Ruling: FAST and HIGH_PRECISION have one answer, the real formula; mmcv
 # and the released FAST baseline form 1 − p in float and clamp it at FLT_MIN, and are wrong from x = 16.7 on.
 PREFERENCES: Final = (0, 1)
+# §1.4: C, where there is no weight, stands for no class: every column is "otherwise". The precondition has the limits.
+TARGET: Final = TensorSpec("target", "[N]", (DType.INT32,), None, names="C", outside="skipped")
 
 CHECKS = (
     checks.handle("§2.2"),
@@ -123,7 +125,7 @@ OPERATOR = Operator(
     released_name="focal_loss_sigmoid_forward",
     op_type=("FOCAL_LOSS_SIGMOID_FORWARD", 15000),
     summary="The focal loss of every logit, whose class is the row's target or is not.",
-    inputs=focal.INPUTS,
+    inputs=focal.focal_inputs(TARGET),
     outputs=(focal.focal_output("output"),),
     params=focal.focal_params(
         "focal_loss_sigmoid_forward_param", 15000, "FocalLossSigmoidForwardParam", (999, 1, 2, 3), PREFERENCES
