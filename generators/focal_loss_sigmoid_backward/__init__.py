@@ -15,10 +15,11 @@ from .._shared import focal_loss as focal
 from .._shared.wrong_focal_loss import formula, suspects
 
 # §1.1 and §1.2 name a grad_output; §1.3, the function of §2.2 and mmcv's kernel have none.
+# Rulings as in forward: a row's factor is weight[target[n]]; with γ = 0 the power is 1; no error per element is stated.
 FOCAL: Final = focal.Focal("grad_input", focal.gradients, focal.gradient_element)
 # §1.4 says that HIGH_PRECISION is not supported, of "reduction": a slip. It is the only one that is.
 PREFERENCES: Final = (1,)
-# §1.4: C, where there is no weight, stands for no class. Rows are so short that targets never leave 16 bits: no `names`.
+# §1.4: C, where there is no weight, stands for no class. Rows are short: targets never leave 16 bits, so no `names`.
 TARGET: Final = TensorSpec("target", "[N]", (DType.INT32,), None)
 # §1.4 has (0, …) and [0, 10000], §1.3 [0, 8] and [0, 1000]: header and code take 0 to 10000.
 MOST_GAMMA: Final = 10000

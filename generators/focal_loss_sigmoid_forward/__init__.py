@@ -13,6 +13,8 @@ from mluops_gtest.authoring import DType, OpCall, Operator, Status, TensorSpec, 
 from .._shared import focal_loss as focal
 from .._shared.wrong_focal_loss import formula, suspects
 
+# Ruling, §1.2: the factor of a row is weight[target[n]] in all its columns, not weight[c]. §1.4: with γ = 0 the power
+# is 1, also 0^0. §1.5.1 has norms alone: no error per element is stated, and DIFF3 never applies.
 FOCAL: Final = focal.Focal("output", focal.losses, focal.loss_element)
 # §1.4: ULTRAHIGH_PRECISION is not supported. Ruling: FAST and HIGH_PRECISION have one answer, the real formula; mmcv
 # and the released FAST baseline form 1 − p in float and clamp it at FLT_MIN, and are wrong from x = 16.7 on.
