@@ -110,25 +110,18 @@ def read(call: OpCall, rows: slice = slice(None)) -> Reading:
     return Reading(x, target[:, None] == np.arange(x.shape[1]), factor, alpha, 1 - alpha, gamma)
 
 
-class Logs(NamedTuple):
-    """ln pt and ln q, without cancellation wherever x lies, and αt."""
-
-    right: Array
-    wrong: Array
-    alpha: Array
-
-
-def logs(r: Reading) -> Logs:
-    """With z = x in the target's column, −x in all others, pt = 1/(1 + e^−z)."""
+def logs(r: Reading) -> tuple[Array, Array, Array]:
+    """ln pt, ln q, without cancellation wherever x lies, and αt; pt = 1/(1 + e^−z) with z = x or, elsewhere, −x."""
     z = np.where(r.is_target, r.x, -r.x)
     both = np.log1p(np.exp(-np.abs(z)))
-    return Logs(-(np.maximum(-z, 0) + both), -(np.maximum(z, 0) + both), np.where(r.is_target, r.alpha, r.others))
+    return -(np.maximum(-z, 0) + both), -(np.maximum(z, 0) + both), np.where(r.is_target, r.alpha, r.others)
 
 
 def losses(r: Reading) -> Array:
     """−αt · q^γ · ln pt · factor; with γ = 0 the power is 1, also of 0."""
     right, wrong, alpha = logs(r)
-    return alpha * np.exp(r.gamma * wrong) * -right * r.factor
+    loss: Array = alpha * np.exp(r.gamma * wrong) * -right * r.factor
+    return loss
 
 
 def gradients(r: Reading) -> Array:
@@ -136,7 +129,8 @@ def gradients(r: Reading) -> Array:
     right, wrong, alpha = logs(r)
     size = alpha * np.exp(r.gamma * wrong) * (np.exp(wrong) - r.gamma * np.exp(right) * right) * r.factor
     # + 0 makes +0 of −0.
-    return np.where(r.is_target, -size, size) + 0.0
+    gradient: Array = np.where(r.is_target, -size, size) + 0.0
+    return gradient
 
 
 def loss_element(p: Decimal, is_target: bool, alpha: Decimal, gamma: Decimal) -> Decimal:
@@ -191,8 +185,9 @@ class Focal:
             # Where float64 cannot tell which of two neighbours is nearer, 60 digits do.
             for row, column in np.argwhere((low != high) & ~np.isnan(low)):
                 near = low[row, column], high[row, column]
-                middle = (Fraction(float(near[0])) + Fraction(float(near[1]))) / 2
-                is_beyond = abs(element(rows.start + row, column)) > abs(middle)
+                # Two neighbours have few bits: float64 holds their sum.
+                exact = Fraction(element(rows.start + row, column))
+                is_beyond = abs(exact) > abs(float(near[0]) + float(near[1])) / 2
                 low[row, column] = near[is_beyond]
             return low
 
@@ -234,7 +229,8 @@ class Focal:
             value = power * last
             error = np.maximum(most - value, value - least) + _ERROR * value
             # What a device without subnormal numbers loses.
-            return (np.abs(alpha * r.factor) * error + 2.0**-125) / _STEP
+            steps: Array = (np.abs(alpha * r.factor) * error + 2.0**-125) / _STEP
+            return steps
 
         with np.errstate(all="ignore"):
             # Next to a NaN nothing is compared.
@@ -256,7 +252,7 @@ class Focal:
         weight: "Weights" = "none",
     ) -> RecipeOutput:
         """x of that kind, targets of that kind or as they are listed, and a weight or none."""
-        p = {"prefer": 1, "reduction": 0, "alpha": 0.25, "gamma": 2.0, **params}
+        p: dict[str, Any] = {"prefer": 1, "reduction": 0, "alpha": 0.25, "gamma": 2.0, **params}
         target = np.resize(np.array(labels), rows) if labels else _targets(draw, targets, rows, columns, weight)
         is_target = target[:, None] == np.arange(columns)
         x = _logits(draw, dtype, values, is_target, p["gamma"], is_fast=p["prefer"] == FAST)
@@ -270,7 +266,7 @@ class Focal:
     def space(self, preferences: tuple[int, ...]) -> Space:
         """What fuzzing draws."""
 
-        def drawn(at: Mapping[str, Any]) -> Drawn | None:
+        def draw(at: Mapping[str, Any]) -> Drawn | None:
             is_float = at["dtype"] == "float"
             params = {name: at[name] for name in ("prefer", "alpha", "gamma")}
             if at["values"] == "steep" and (not is_float or at["gamma"] < 8 or at["prefer"] == FAST):
@@ -290,7 +286,7 @@ class Focal:
                 "alpha": Choice((0.25, 0.5, -1.0, 3.0)),
                 "gamma": Choice((0.0, 0.5, 1.0, 2.0, 3.7, 8.0, 16.0)),
             },
-            draw=drawn,
+            draw=draw,
             elements=lambda at: at["rows"] * at["columns"],
             # Nobody says what a gamma is that is no number.
             defined=lambda call: not math.isnan(call.param("gamma")) and not has_idle_pointer(call),
@@ -363,7 +359,7 @@ def theory(per_element: int, per_row: int) -> Callable[[OpCall], Theory]:
 Values = Literal["trained", "uniform", "narrow", "steep", "edges", "equal", "zeros", "nan"]
 # mixed: 0, C − 1, C and any, in turn; background: most C; with weight none is C.
 Targets = Literal["mixed", "background", "any", "first", "last", "none"]
-# spread: beside drawn ones 0 and negative ones.
+# drawn: none is negative; signed: some are; some_zero: every third is 0.
 Weights = Literal["none", "drawn", "signed", "some_zero", "equal", "zero"]
 _TRAINED: Final = {DType.FLOAT: (-4.6, 2.9), DType.HALF: (-3.0, 1.9)}
 _EDGES: Final = {
@@ -396,13 +392,13 @@ def _targets(draw: Draw, kind: str, rows: int, columns: int, weight: str) -> Arr
 
 def _logits(draw: Draw, dtype: DType, kind: str, is_target: Array, gamma: float, *, is_fast: bool) -> Array:
     """float64 [N, C]."""
-    stream, shape = draw.stream("input"), is_target.shape
-    unit = stream.integers(0, 1 << 24, shape) * 2.0**-23 - 1
+    shape = is_target.shape
+    unit, more = (draw.stream(name).integers(0, 1 << 24, shape) * 2.0**-23 - 1 for name in ("input", "more"))
     most = min(reach(dtype, {"prefer": FAST if is_fast else 1}), _SMALLEST / (gamma + 1))
     match kind:
         case "trained":
             mean, width = _TRAINED[dtype]
-            return mean + width / 2 * (unit + draw.stream("more").integers(0, 1 << 24, shape) * 2.0**-23 - 1)
+            return mean + width / 2 * (unit + more)
         case "uniform":
             return unit * most
         case "narrow" | "nan":
@@ -437,24 +433,17 @@ def _weights(draw: Draw, dtype: DType, kind: str, columns: int) -> Array:
 # What kernels of these operators share: what they read, in float.
 
 
-class Operands(NamedTuple):
-    """Of some rows: input, the numbers of those that have a target with its column, the rows' factors, αt and γ."""
-
-    x: Array
-    hits: tuple[Array, Array]
-    factor: Array | None
-    alpha: np.float32
-    gamma: np.float32
+Operands = tuple[Array, tuple[Array, Array], Array | None, np.float32, np.float32]
 
 
 def operands(call: OpCall, rows: slice) -> Operands:
-    """As a kernel loads them."""
+    """Of some rows: input, the places of targets, the rows' factors if there is a weight; alpha and gamma."""
     x, target, weight = call.array("input")[rows], call.array("target")[rows], call.inputs["weight"]
     found = np.flatnonzero(target < x.shape[1])
     has_factor = weight is not None and weight.desc.count > 0
     factor = call.array("weight")[target].astype(np.float32)[:, None] if has_factor else None
     alpha, gamma = (np.float32(call.param(name)) for name in ("alpha", "gamma"))
-    return Operands(x.astype(np.float32), (found, target[found]), factor, alpha, gamma)
+    return x.astype(np.float32), (found, target[found]), factor, alpha, gamma
 
 
 def shapes_fit(call: OpCall, output: str) -> bool:
@@ -469,18 +458,8 @@ def shapes_fit(call: OpCall, output: str) -> bool:
     return weight is None or 0 in weight.dims or (weight.dtype is x.dtype and weight.dims == (x.dims[1],))
 
 
-class Torched(NamedTuple):
-    """A call as torch tensors in float: bool [N, C], αt, ln pt, ln q and the rows' factors."""
-
-    is_target: Any
-    alpha: Any
-    right: Any
-    wrong: Any
-    factor: Any
-
-
-def torched(call: OpCall, inputs: Mapping[str, Any]) -> Torched:
-    """By log-sigmoids, which do not cancel."""
+def torch_logs(call: OpCall, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """As torch tensors in float: bool [N, C], αt times the rows' factors, ln pt and ln q by log-sigmoids."""
     import torch
     from torch.nn.functional import logsigmoid
 
@@ -489,4 +468,4 @@ def torched(call: OpCall, inputs: Mapping[str, Any]) -> Torched:
     z = torch.where(is_target, x, -x)
     share = torch.where(is_target, alpha, 1 - alpha)
     factor = inputs["weight"].float()[target][:, None] if has_weight(call) else 1.0
-    return Torched(is_target, share, logsigmoid(z), logsigmoid(-z), factor)
+    return is_target, share * factor, logsigmoid(z), logsigmoid(-z)

@@ -1,7 +1,7 @@
 """Mistakes of kernels of focal_loss_sigmoid and of its derivative; for suspects and mutants."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -157,15 +157,14 @@ def suspects(focal: Focal, own: Results) -> Mapping[str, Suspect]:
 
 # Arithmetic that is too narrow, and columns that are split.
 
-
-Rounding = Callable[[Array], Array]
+Rounding = Callable[[Any], Any]
 
 
 def _in_arithmetic(focal: Focal, r: Reading, number: type[np.floating], to: Rounding) -> Array:
     """The formula from p = 1/(1 + e^−x) with every step rounded; ln is that of the smallest normal number at least."""
     one, gamma, alpha = number(1), number(r.gamma), number(r.alpha)
     p = to(one / to(one + to(np.exp(-to(r.x.astype(number))))))
-    pt = np.where(r.is_target, p, to(one - p)).astype(number)
+    pt = np.asarray(np.where(r.is_target, p, to(one - p)), number)
     q, ln_pt = to(one - pt), to(np.log(np.maximum(pt, number(np.finfo(number).tiny))))
     share = to(np.where(r.is_target, alpha, to(one - alpha)).astype(number) * to(q**gamma))
     if focal.values is gradients:
@@ -173,7 +172,8 @@ def _in_arithmetic(focal: Focal, r: Reading, number: type[np.floating], to: Roun
         value = to(sign * share * to(q - to(gamma * to(pt * ln_pt))))
     else:
         value = -to(share * ln_pt)
-    return to(value * r.factor.astype(number)).astype(np.float64)
+    result: Array = to(value * r.factor.astype(number)).astype(np.float64)
+    return result
 
 
 def _lost_behind(split: int, r: Reading) -> Reading:

@@ -4,7 +4,7 @@ With p = 1/(1 + e^−x), in the target's column −α · (1 − p)^γ · (1 − 
 (γ · (1 − p) · ln(1 − p) − p), times the weight of the row's target.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from mluops_gtest.authoring import Array, DType, OpCall, Operator, Status, TensorSpec, checks
 
 from .._shared import focal_loss as focal
-from .._shared.wrong_focal_loss import formula, suspects
+from .._shared.wrong_focal_loss import Result, Results, formula, suspects
 
 # §1.1 and §1.2 name a grad_output; §1.3, the function of §2.2 and mmcv's kernel have none.
 # Rulings as in forward: a row's factor is weight[target[n]]; with γ = 0 the power is 1; no error per element is stated.
@@ -69,32 +69,26 @@ CHECKS = (
     checks.empty("input", doc="§1.1"),
     checks.pointers("input", "target", "grad_input", doc="§2.2"),
 )
+
+
+def _formula(last: Callable[[Array, Array, float], Array]) -> Result:
+    """Another last factor, of ln pt, ln q and gamma."""
+    return formula(lambda pt, q, r: np.where(r.is_target, -1, 1) * np.exp(r.gamma * q) * last(pt, q, r.gamma))
+
+
 # Mistakes that are no mistakes of the loss.
-WRONG: Final = (
+WRONG: Final[Results] = (
     ("loss", "the result is the loss", lambda _, r: focal.losses(r)),
     ("by_p", "the derivative is that by p", lambda v, r: v / (np.exp(-r.x) / (1 + np.exp(-r.x)) ** 2)),
     ("target_sign", "the target's column has the other sign", lambda v, _: np.abs(v)),
     ("others_sign", "all columns but the target's have the other sign", lambda v, r: np.where(r.is_target, v, -v)),
-    ("no_logarithm", "the logarithm's term is missing", formula(
-        lambda _, q, r: _sign(r) * np.exp(r.gamma * q + q))),
-    ("logarithm_alone", "the logarithm's term is all", formula(
-        lambda pt, q, r: -_sign(r) * np.exp(r.gamma * q) * r.gamma * np.exp(pt) * pt)),
-    ("other_logarithm", "ln p and ln(1 − p) are exchanged", formula(
-        lambda pt, q, r: _sign(r) * np.exp(r.gamma * q) * (np.exp(q) - r.gamma * np.exp(pt) * q))),
-    ("logarithm_added", "the logarithm's term has the other sign", formula(
-        lambda pt, q, r: _sign(r) * np.exp(r.gamma * q) * (np.exp(q) + r.gamma * np.exp(pt) * pt))),
-    ("no_gamma", "the logarithm is not multiplied with gamma", formula(
-        lambda pt, q, r: _sign(r) * np.exp(r.gamma * q) * (np.exp(q) - np.exp(pt) * pt))),
-    ("gamma_of_pt", "gamma is the power of pt", formula(
-        lambda pt, q, r: _sign(r) * np.exp(r.gamma * pt) * (np.exp(q) - r.gamma * np.exp(pt) * pt))),
-    ("summed_gradient", "every result is multiplied with the sum of its row",
-     lambda v, _: v * v.sum(axis=1, keepdims=True)),
-)  # fmt: skip
-
-
-def _sign(r: Any) -> Array:
-    return np.where(r.is_target, -1, 1)
-
+    ("no_logarithm", "the logarithm's term is missing", _formula(lambda _, q, __: np.exp(q))),
+    ("logarithm_alone", "the logarithm's term is all", _formula(lambda pt, _, g: -g * np.exp(pt) * pt)),
+    ("other_logarithm", "ln p and ln(1 − p) are exchanged", _formula(lambda pt, q, g: np.exp(q) - g * np.exp(pt) * q)),
+    ("logarithm_added", "its term has the other sign", _formula(lambda pt, q, g: np.exp(q) + g * np.exp(pt) * pt)),
+    ("no_gamma", "its term is not multiplied with gamma", _formula(lambda pt, q, _: np.exp(q) - np.exp(pt) * pt)),
+    ("times_sum", "grad_output is the sum of a row", lambda v, _: v * v.sum(axis=1, keepdims=True)),
+)
 
 # The kernel that the numpy backend runs: §3.1's vectors, in which αt is alpha − 1 where a column is not the target's.
 
@@ -144,9 +138,8 @@ def _refusal(call: OpCall) -> Status | None:
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write grad_input."""
-    is_target, alpha, right, wrong, factor = focal.torched(call, inputs)
-    gamma = call.param("gamma")
-    size = alpha * (gamma * wrong).exp() * (wrong.exp() - gamma * right.exp() * right) * factor
+    (is_target, share, right, wrong), gamma = focal.torch_logs(call, inputs), call.param("gamma")
+    size = share * (gamma * wrong).exp() * (wrong.exp() - gamma * right.exp() * right)
     outputs["grad_input"].copy_(size.where(~is_target, -size))
 
 

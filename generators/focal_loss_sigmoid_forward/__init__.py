@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import DType, OpCall, Operator, Status, TensorSpec, checks
+from mluops_gtest.authoring import Array, DType, OpCall, Operator, Status, TensorSpec, checks
 
 from .._shared import focal_loss as focal
 from .._shared.wrong_focal_loss import formula, suspects
@@ -84,16 +84,18 @@ def kernel(call: OpCall) -> Status:
     return Status.SUCCESS
 
 
-def _loss(z: np.ndarray, gamma: np.float32, *, is_fast: bool) -> np.ndarray:
+def _loss(z: Array, gamma: np.float32, *, is_fast: bool) -> Array:
     """−(1 − pt)^γ · ln pt for pt = 1/(1 + e^−z); FAST subtracts, HIGH_PRECISION has log-sum-exp."""
     one = np.float32(1)
     if is_fast:
         pt = one / (one + np.exp(-z))
-        return -((one - pt) ** gamma) * np.log(pt)
+        naive: Array = -((one - pt) ** gamma) * np.log(pt)
+        return naive
     e = np.exp(-np.abs(z))
     q = np.where(z > 0, e, one) / (one + e)
     power = np.exp2(gamma * np.log2(q)) if gamma else one
-    return power * (np.maximum(-z, np.float32(0)) + np.log1p(e))
+    loss: Array = power * (np.maximum(-z, np.float32(0)) + np.log1p(e))
+    return loss
 
 
 def _refusal(call: OpCall) -> Status | None:
@@ -118,8 +120,8 @@ def _refusal(call: OpCall) -> Status | None:
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write the output."""
-    _, alpha, right, wrong, factor = focal.torched(call, inputs)
-    outputs["output"].copy_(-alpha * (call.param("gamma") * wrong).exp() * right * factor)
+    _, share, right, wrong = focal.torch_logs(call, inputs)
+    outputs["output"].copy_(-share * (call.param("gamma") * wrong).exp() * right)
 
 
 OPERATOR = Operator(
