@@ -66,6 +66,18 @@ typedef enum {
 
 typedef enum { MLUOP_REDUCE_DSUM = 0, MLUOP_REDUCE_DMEAN = 1, MLUOP_REDUCE_DMAX = 2 } mluOpReduceMode_t;
 
+typedef enum {
+    MLUOP_COMPUTATION_FAST = 0,
+    MLUOP_COMPUTATION_HIGH_PRECISION = 1,
+    MLUOP_COMPUTATION_ULTRAHIGH_PRECISION = 2
+} mluOpComputationPreference_t;
+
+typedef enum {
+    MLUOP_LOSS_REDUCTION_NONE = 0,
+    MLUOP_LOSS_REDUCTION_SUM = 1,
+    MLUOP_LOSS_REDUCTION_MEAN = 2
+} mluOpLossReduction_t;
+
 typedef struct mluOpContext *mluOpHandle_t;
 typedef struct mluOpTensorStruct *mluOpTensorDescriptor_t;
 typedef struct mluOpSparseConvolutionStruct *mluOpSparseConvolutionDescriptor_t;
@@ -301,6 +313,13 @@ MLUOP_API mluOpStatus_t mluOpVoxelization(
     const mluOpTensorDescriptor_t voxels_desc, void *voxels, const mluOpTensorDescriptor_t coors_desc, void *coors,
     const mluOpTensorDescriptor_t num_points_per_voxel_desc, void *num_points_per_voxel,
     const mluOpTensorDescriptor_t voxel_num_desc, void *voxel_num);
+
+/* Without weight its descriptor and its data are NULL, or the descriptor has no elements. */
+MLUOP_API mluOpStatus_t mluOpFocalLossSigmoidForward(
+    mluOpHandle_t handle, const mluOpComputationPreference_t prefer, const mluOpLossReduction_t reduction,
+    const mluOpTensorDescriptor_t input_desc, const void *input, const mluOpTensorDescriptor_t target_desc,
+    const void *target, const mluOpTensorDescriptor_t weight_desc, const void *weight, const float alpha,
+    const float gamma, const mluOpTensorDescriptor_t output_desc, void *output);
 
 #ifdef __cplusplus
 }
