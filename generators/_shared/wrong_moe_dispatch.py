@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Operator, mistakes
+from mluops_gtest.authoring import Array, Mutant, OpCall, Operator, Status, mistakes
 from mluops_gtest.authoring.narrowing import NARROW
 from mluops_gtest.authoring.roundings import through_half
 from mluops_gtest.authoring.suspects import Suspect, misread
@@ -216,12 +216,14 @@ def moe_mutants(
     right = operator.kernel
 
     def computed(name: str, message: str, write: Callable[[OpCall], Array]) -> Mutant:
-        def spoil(call: OpCall) -> None:
-            if operator.answer(call).check is None:
-                with np.errstate(all="ignore"):
-                    call.array(output)[...] = write(call)
+        def run(call: OpCall) -> Status:
+            if operator.answer(call).check is not None:
+                return right(call)
+            with np.errstate(all="ignore"):
+                call.array(output)[...] = write(call)
+            return Status.SUCCESS
 
-        return mistakes.spoilt(name, message, right, spoil)
+        return Mutant(name, message, run)
 
     def narrowed(narrow: Callable[[Array], Array], call: OpCall) -> Array:
         return answer(misread(**dict.fromkeys(operands, narrow))(call), routed(call))
