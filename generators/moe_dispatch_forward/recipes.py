@@ -1,4 +1,4 @@
-"""Recipes: where the samples go, and what dispatch holds before; the parameters say how many there are of everything."""
+"""Recipes: where the samples go and what dispatch holds; the parameters say how many there are of everything."""
 
 from typing import Final, get_args
 

@@ -1,0 +1,160 @@
+"""Implementations with one plausible mistake each; the small cases must catch every one."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
+from mluops_gtest.authoring.roundings import flushed, through_half
+from mluops_gtest.authoring.suspects import misread
+
+from .._shared import moe_dispatch as moe
+from .._shared.interpolation import shortened
+from .._shared.wrong_moe_dispatch import moe_mutants
+from . import OPERATOR, TASKS, dots, kernel, routed
+
+_OUTPUT: Final = "grad_gates"
+_TILE: Final = 16
+# Sums of float32 products, one row each.
+Add = Callable[[Array], Array]
+
+
+def _summed(name: str, message: str, add: Add) -> Mutant:
+    """The products of every routed sample are added up in another way."""
+
+    def run(call: OpCall) -> Status:
+        samples, slots = routed(call) if OPERATOR.answer(call).check is None else ((), ())
+        status = kernel(call)
+        if len(samples):
+            with np.errstate(all="ignore"):
+                terms = call.array("input")[samples] * call.array("dispatch")[slots]
+                call.array(_OUTPUT)[samples] = add(terms)
+        return status
+
+    return Mutant(name, message, run)
+
+
+def _in_half(terms: Array) -> Array:
+    sums = np.zeros(len(terms), np.float16)
+    for column in terms.T:
+        sums = (sums + column).astype(np.float16)
+    return sums
+
+
+def _whole_tiles(terms: Array) -> Array:
+    whole = terms.shape[1] // _TILE * _TILE or terms.shape[1]
+    return terms[:, :whole].sum(axis=1)
+
+
+def _last_tile(terms: Array) -> Array:
+    return terms[:, (terms.shape[1] - 1) // _TILE * _TILE :].sum(axis=1)
+
+
+def _whole_shares(terms: Array) -> Array:
+    """What H leaves behind equal shares is lost; samples are shared by tasks where they are fewer."""
+    shares = max(1, TASKS // max(1, len(terms)))
+    return terms[:, : terms.shape[1] // shares * shares or terms.shape[1]].sum(axis=1)
+
+
+def _last_share(terms: Array) -> Array:
+    """Partial sums are assigned, so the last task's remains."""
+    return np.array_split(terms, max(1, min(TASKS // max(1, len(terms)), terms.shape[1])), axis=1)[-1].sum(axis=1)
+
+
+_ADDITIONS: Final[tuple[tuple[str, str, Add], ...]] = (
+    ("half_sums", "adds up in half", _in_half),
+    ("bf16_products", "rounds products to bf16", lambda terms: shortened(terms, 8).sum(axis=1)),
+    ("tf32_products", "rounds products to tf32", lambda terms: shortened(terms, 11).sum(axis=1)),
+    ("half_products", "rounds products to half", lambda terms: through_half(terms).sum(axis=1)),
+    ("half_results", "rounds sums to half", lambda terms: through_half(terms.sum(axis=1))),
+    ("first_tile", "adds up the first tile of 16 alone", lambda terms: terms[:, :_TILE].sum(axis=1)),
+    ("whole_tiles", "adds up whole tiles of 16 alone", _whole_tiles),
+    ("last_tile", "assigns the sums of tiles of 16", _last_tile),
+    ("whole_shares", "loses what H leaves behind equal shares of tasks", _whole_shares),
+    ("last_share", "assigns the partial sums of tasks", _last_share),
+    ("first_column", "takes the first product alone", lambda terms: terms[:, 0]),
+    ("first_column_lost", "loses the first column", lambda terms: terms[:, 1:].sum(axis=1)),
+    ("last_column_lost", "loses the last column", lambda terms: terms[:, :-1].sum(axis=1)),
+    ("sums_squared", "multiplies sums with themselves", lambda terms: terms.sum(axis=1) ** 2),
+    ("negative", "has the other sign", lambda terms: -terms.sum(axis=1)),
+    ("goes_on", "does not clear the workspace between samples", lambda terms: np.cumsum(terms.sum(axis=1))),
+)
+
+
+def _before(call: OpCall) -> Status:
+    """What the buffer holds is added to."""
+    computes = OPERATOR.answer(call).computes
+    before = call.array(_OUTPUT).copy() if computes else None
+    status = kernel(call)
+    if before is not None:
+        with np.errstate(all="ignore"):
+            call.array(_OUTPUT)[...] += before
+    return status
+
+
+def _masked(call: OpCall) -> None:
+    """What is not routed is multiplied with 0."""
+    if OPERATOR.answer(call).check is None:
+        slots = moe.slots_read(call)
+        rows, dispatch = call.arrays("input", "dispatch")
+        with np.errstate(all="ignore"):
+            sums = (rows * dispatch[np.maximum(slots, 0)]).sum(axis=1) * np.float32(0)
+            call.array(_OUTPUT)[slots < 0] = sums[slots < 0]
+
+
+def _limited(call: OpCall) -> Status:
+    """Forward's limit."""
+    return Status.BAD_PARAM if call.param("samples") > len(call.array("dispatch")) else kernel(call)
+
+
+def _unrouted(call: OpCall) -> Any:
+    """Samples that went nowhere; none where there is nothing to add up."""
+    return moe.slots_read(call) < 0 if OPERATOR.answer(call).check is None else slice(0)
+
+
+def _without(param: str) -> Callable[[OpCall], slice]:
+    return lambda call: slice(0 if call.param(param) else None)
+
+
+def _left() -> Iterator[Mutant]:
+    for name, message, where in (
+        ("unrouted_left", "does not clear what is not routed", _unrouted),
+        ("no_slots_left", "without slots grad_gates is not cleared", _without("capacity")),
+        ("no_columns_left", "without columns grad_gates is not cleared", _without("hidden")),
+    ):
+        yield mistakes.left(name, message, kernel, _OUTPUT, where)
+
+
+MUTANTS: Final = (
+    *moe_mutants(OPERATOR, dots, ("input", "dispatch"), _OUTPUT, "samples"),
+    *mistakes.suspected(
+        OPERATOR,
+        {
+            "maxima": "the largest product is taken",
+            "magnitudes_summed": "products have no sign",
+            "means": "sums are divided by H",
+            "slot_sums": "samples of one slot are summed",
+            "rows_by_slot": "the row of input has the slot's number",
+        },
+    ),
+    *(_summed(*one) for one in _ADDITIONS),
+    *_left(),
+    mistakes.spoilt("masked", "multiplies with 0 what is not routed", kernel, _masked),
+    Mutant("added", "adds to what grad_gates holds", _before),
+    Mutant("no_more_than_slots", "demands S ≤ E · K", _limited),
+    mistakes.input_cleared(kernel, "input"),
+)
+
+
+# A device may take subnormal numbers for 0.
+
+VARIANTS: Final = {
+    "subnormal": (
+        Mutant(
+            "tiny_floats_flushed",
+            "reads subnormal floats as 0",
+            lambda call: kernel(misread(input=flushed)(call) if OPERATOR.answer(call).check is None else call),
+        ),
+    )
+}
