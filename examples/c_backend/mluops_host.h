@@ -280,6 +280,13 @@ MLUOP_API mluOpStatus_t mluOpDynamicScatterBackward(
     const mluOpTensorDescriptor_t voxel_num_desc, void *voxel_num, void *workspace, const size_t workspace_size,
     const mluOpTensorDescriptor_t grad_feats_desc, void *grad_feats);
 
+MLUOP_API mluOpStatus_t mluOpMoeDispatchForward(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t gates_desc, const void *gates,
+    const mluOpTensorDescriptor_t indices_desc, const void *indices, const mluOpTensorDescriptor_t locations_desc,
+    const void *locations, const mluOpTensorDescriptor_t input_desc, const void *input, const int samples,
+    const int capacity, const int hidden, const int num_experts, const mluOpTensorDescriptor_t dispatch_desc,
+    void *dispatch);
+
 #ifdef __cplusplus
 }
 #endif
