@@ -1,6 +1,7 @@
 """Implementations with one plausible mistake each; the small cases must catch every one."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -42,24 +43,26 @@ def _in_half(terms: Array) -> Array:
     return sums
 
 
-def _whole_tiles(terms: Array) -> Array:
-    whole = terms.shape[1] // _TILE * _TILE or terms.shape[1]
-    return terms[:, :whole].sum(axis=1)
+def _part(terms: Array, start: int | None, stop: int | None) -> Array:
+    """The sums of these columns alone."""
+    sums: Array = terms[:, start:stop].sum(axis=1)
+    return sums
 
 
-def _last_tile(terms: Array) -> Array:
-    return terms[:, (terms.shape[1] - 1) // _TILE * _TILE :].sum(axis=1)
+def _whole(length: int, terms: Array) -> Array:
+    """What stands behind the last whole tile, or equal share, is lost; a shorter row is not."""
+    return _part(terms, 0, terms.shape[1] // length * length or None)
 
 
-def _whole_shares(terms: Array) -> Array:
-    """What H leaves behind equal shares is lost; samples are shared by tasks where they are fewer."""
-    shares = max(1, TASKS // max(1, len(terms)))
-    return terms[:, : terms.shape[1] // shares * shares or terms.shape[1]].sum(axis=1)
+def _shares(terms: Array) -> int:
+    """Samples are shared by tasks where they are fewer."""
+    return max(1, TASKS // max(1, len(terms)))
 
 
 def _last_share(terms: Array) -> Array:
     """Partial sums are assigned, so the last task's remains."""
-    return np.array_split(terms, max(1, min(TASKS // max(1, len(terms)), terms.shape[1])), axis=1)[-1].sum(axis=1)
+    last = np.array_split(np.arange(terms.shape[1]), min(_shares(terms), terms.shape[1]))[-1]
+    return _part(terms, int(last[0]), None)
 
 
 _ADDITIONS: Final[tuple[tuple[str, str, Add], ...]] = (
@@ -68,14 +71,18 @@ _ADDITIONS: Final[tuple[tuple[str, str, Add], ...]] = (
     ("tf32_products", "rounds products to tf32", lambda terms: shortened(terms, 11).sum(axis=1)),
     ("half_products", "rounds products to half", lambda terms: through_half(terms).sum(axis=1)),
     ("half_results", "rounds sums to half", lambda terms: through_half(terms.sum(axis=1))),
-    ("first_tile", "adds up the first tile of 16 alone", lambda terms: terms[:, :_TILE].sum(axis=1)),
-    ("whole_tiles", "adds up whole tiles of 16 alone", _whole_tiles),
-    ("last_tile", "assigns the sums of tiles of 16", _last_tile),
-    ("whole_shares", "loses what H leaves behind equal shares of tasks", _whole_shares),
+    ("first_tile", "adds up the first tile of 16 alone", lambda terms: _part(terms, 0, _TILE)),
+    ("whole_tiles", "adds up whole tiles of 16 alone", partial(_whole, _TILE)),
+    (
+        "last_tile",
+        "assigns the sums of tiles of 16",
+        lambda terms: _part(terms, (terms.shape[1] - 1) // _TILE * _TILE, None),
+    ),
+    ("whole_shares", "loses what H leaves behind equal shares of tasks", lambda terms: _whole(_shares(terms), terms)),
     ("last_share", "assigns the partial sums of tasks", _last_share),
     ("first_column", "takes the first product alone", lambda terms: terms[:, 0]),
-    ("first_column_lost", "loses the first column", lambda terms: terms[:, 1:].sum(axis=1)),
-    ("last_column_lost", "loses the last column", lambda terms: terms[:, :-1].sum(axis=1)),
+    ("first_column_lost", "loses the first column", lambda terms: _part(terms, 1, None)),
+    ("last_column_lost", "loses the last column", lambda terms: _part(terms, 0, -1)),
     ("sums_squared", "multiplies sums with themselves", lambda terms: terms.sum(axis=1) ** 2),
     ("negative", "has the other sign", lambda terms: -terms.sum(axis=1)),
     ("goes_on", "does not clear the workspace between samples", lambda terms: np.cumsum(terms.sum(axis=1))),
