@@ -134,6 +134,15 @@ def slots_read(call: OpCall) -> Array:
     return np.where(routed, experts * call.param("capacity") + places, -1)
 
 
+def torch_routing(call: OpCall, inputs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Samples that are routed, and their slots, as tensors of torch; for kernels."""
+    indices, locations = inputs["indices"].long(), inputs["locations"].long()
+    experts, capacity = call.param("num_experts"), call.param("capacity")
+    fits = (indices >= 0) & (indices < experts) & (locations >= 0) & (locations < capacity)
+    samples = fits.nonzero().squeeze(1)
+    return samples, (indices * capacity + locations)[samples]
+
+
 # Recipes. natural: every expert's locations are 0, 1, 2 … in the order of samples, and tokens beyond K are dropped.
 # distinct: no slot twice, both ends of dispatch among them; any: slots anywhere; crowded: a few slots for all samples;
 # sides: every third sample leaves the ranges by one of the four sides, in turn; none: all do.

@@ -1,7 +1,8 @@
 """moe_dispatch_backward_gate: the gradient of a gate is its sample's row times the row of dispatch that it went to."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -25,9 +26,10 @@ from mluops_gtest.authoring import c_api as c
 from mluops_gtest.authoring.exact_numbers import ExactElement, products, total
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.sums import lattice_unit, odd_sums
+from mluops_gtest.authoring.suspects import Suspect
 
 from .._shared import moe_dispatch as moe
-from .._shared.wrong_moe_dispatch import route_suspects
+from .._shared.wrong_moe_dispatch import by_slot, route_suspects
 
 INPUTS: Final = ("indices", "locations", "input", "dispatch")
 ALL: Final = (*INPUTS, "grad_gates")
@@ -93,12 +95,9 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
     if not len(samples):
         return {"grad_gates": Bound(magnitude)}
     rows, dispatch = call.arrays("input", "dispatch")
-    step = max(1, _BLOCK // rows.shape[1])
+    pairs = np.abs(rows[samples]), np.abs(dispatch[slots])
     with np.errstate(invalid="ignore"):
-        for start in range(0, len(samples), step):
-            part = slice(start, start + step)
-            terms = products(rows[samples[part]], dispatch[slots[part]])
-            magnitude[samples[part]] = np.abs(terms).sum(axis=1)
+        magnitude[samples] = np.einsum("rh,rh->r", *pairs, dtype=np.float64)
     return {"grad_gates": Bound(magnitude, rows.shape[1] + 1, unit=lattice_unit(rows, dispatch), products=True)}
 
 
@@ -111,48 +110,30 @@ def theory(call: OpCall) -> Theory:
 # Mistakes beside those about the routing.
 
 
-def _terms(call: OpCall, read: moe.Routing) -> Array:
-    return products(call.array("input")[read.samples], call.array("dispatch")[read.slots])
-
-
-def _placed(call: OpCall, sums: Array) -> Mapping[str, Array]:
+def sums_by(add: Callable[[Array], Array], call: OpCall) -> Mapping[str, Array]:
+    """Products in float32 that are added up in another way, of [R, H] one sum per row."""
     grad = np.zeros(call.tensor("grad_gates").dims, np.float32)
-    grad[routed(call).samples] = sums
+    samples, slots = routed(call)
+    if len(samples):
+        grad[samples] = add(call.array("input")[samples] * call.array("dispatch")[slots])
     return {"grad_gates": grad}
-
-
-def _maxima(call: OpCall) -> Mapping[str, Array]:
-    return _placed(call, _terms(call, routed(call)).max(axis=1, initial=-np.inf))
-
-
-def _magnitudes(call: OpCall) -> Mapping[str, Array]:
-    return _placed(call, np.abs(_terms(call, routed(call))).sum(axis=1))
-
-
-def _means(call: OpCall) -> Mapping[str, Array]:
-    return {"grad_gates": reference(call).outputs["grad_gates"] / np.float32(max(1, call.param("hidden")))}
 
 
 def _slot_sums(call: OpCall) -> Mapping[str, Array]:
     read, grad = routed(call), reference(call).outputs["grad_gates"]
     sums = np.zeros(call.tensor("dispatch").dims[0], np.float32)
     np.add.at(sums, read.slots, grad[read.samples])
-    return _placed(call, sums[read.slots])
+    grad[read.samples] = sums[read.slots]
+    return {"grad_gates": grad}
 
 
-def _rows_by_slot(call: OpCall) -> Mapping[str, Array]:
-    read = routed(call)
-    rows = np.take(call.array("input"), read.slots, 0, mode="wrap")
-    return _placed(call, products(rows, call.array("dispatch")[read.slots]).sum(axis=1))
-
-
-SUSPECTS: Final = {
+SUSPECTS: Final[Mapping[str, Suspect]] = {
     **route_suspects("grad_gates", dots),
-    "the largest product is taken": _maxima,
-    "products have no sign": _magnitudes,
-    "sums are divided by H": _means,
+    "rows of input are by slot": lambda call: {"grad_gates": dots(by_slot("input", call), routed(call))},
     "samples of one slot are summed": _slot_sums,
-    "the row of input has the slot's number": _rows_by_slot,
+    "the largest product is taken": partial(sums_by, lambda terms: terms.max(axis=1)),
+    "products have no sign": partial(sums_by, lambda terms: np.abs(terms).sum(axis=1)),
+    "sums are divided by H": partial(sums_by, lambda terms: terms.mean(axis=1)),
 }
 
 
@@ -224,13 +205,9 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
     grad = outputs["grad_gates"].zero_()
     if call.tensor("dispatch").desc.is_empty:
         return
-    indices, locations = inputs["indices"].long(), inputs["locations"].long()
-    experts, capacity = call.param("num_experts"), call.param("capacity")
-    fits = (indices >= 0) & (indices < experts) & (locations >= 0) & (locations < capacity)
-    samples = fits.nonzero().squeeze(1)
-    rows = inputs["dispatch"][(indices * capacity + locations)[samples]]
+    samples, slots = moe.torch_routing(call, inputs)
     # Only what is routed is multiplied: 0 · NaN is NaN.
-    grad.index_copy_(0, samples, (rows * inputs["input"][samples]).sum(dim=1))
+    grad.index_copy_(0, samples, (inputs["dispatch"][slots] * inputs["input"][samples]).sum(dim=1))
 
 
 OPERATOR = Operator(

@@ -1,6 +1,6 @@
 """Implementations with one plausible mistake each; the small cases must catch every one."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -12,28 +12,13 @@ from mluops_gtest.authoring.suspects import misread
 
 from .._shared import moe_dispatch as moe
 from .._shared.interpolation import shortened
-from .._shared.wrong_moe_dispatch import moe_mutants
-from . import OPERATOR, TASKS, dots, kernel, routed
+from .._shared.wrong_moe_dispatch import computed, moe_mutants
+from . import OPERATOR, TASKS, dots, kernel, routed, sums_by
 
 _OUTPUT: Final = "grad_gates"
 _TILE: Final = 16
 # Sums of float32 products, one row each.
 Add = Callable[[Array], Array]
-
-
-def _summed(name: str, message: str, add: Add) -> Mutant:
-    """The products of every routed sample are added up in another way."""
-
-    def run(call: OpCall) -> Status:
-        samples, slots = routed(call) if OPERATOR.answer(call).check is None else ((), ())
-        status = kernel(call)
-        if len(samples):
-            with np.errstate(all="ignore"):
-                terms = call.array("input")[samples] * call.array("dispatch")[slots]
-                call.array(_OUTPUT)[samples] = add(terms)
-        return status
-
-    return Mutant(name, message, run)
 
 
 def _in_half(terms: Array) -> Array:
@@ -89,25 +74,12 @@ _ADDITIONS: Final[tuple[tuple[str, str, Add], ...]] = (
 )
 
 
-def _before(call: OpCall) -> Status:
-    """What the buffer holds is added to."""
-    computes = OPERATOR.answer(call).computes
-    before = call.array(_OUTPUT).copy() if computes else None
-    status = kernel(call)
-    if before is not None:
-        with np.errstate(all="ignore"):
-            call.array(_OUTPUT)[...] += before
-    return status
-
-
-def _masked(call: OpCall) -> None:
+def _masked(call: OpCall) -> Array:
     """What is not routed is multiplied with 0."""
-    if OPERATOR.answer(call).check is None:
-        slots = moe.slots_read(call)
-        rows, dispatch = call.arrays("input", "dispatch")
-        with np.errstate(all="ignore"):
-            sums = (rows * dispatch[np.maximum(slots, 0)]).sum(axis=1) * np.float32(0)
-            call.array(_OUTPUT)[slots < 0] = sums[slots < 0]
+    slots = moe.slots_read(call)
+    rows, dispatch = call.arrays("input", "dispatch")
+    lost = (rows * dispatch[np.maximum(slots, 0)]).sum(axis=1) * np.float32(0)
+    return np.where(slots < 0, lost, dots(call, routed(call)))
 
 
 def _limited(call: OpCall) -> Status:
@@ -124,15 +96,6 @@ def _without(param: str) -> Callable[[OpCall], slice]:
     return lambda call: slice(0 if call.param(param) else None)
 
 
-def _left() -> Iterator[Mutant]:
-    for name, message, where in (
-        ("unrouted_left", "does not clear what is not routed", _unrouted),
-        ("no_slots_left", "without slots grad_gates is not cleared", _without("capacity")),
-        ("no_columns_left", "without columns grad_gates is not cleared", _without("hidden")),
-    ):
-        yield mistakes.left(name, message, kernel, _OUTPUT, where)
-
-
 MUTANTS: Final = (
     *moe_mutants(OPERATOR, dots, ("input", "dispatch"), _OUTPUT, "samples"),
     *mistakes.suspected(
@@ -142,13 +105,22 @@ MUTANTS: Final = (
             "magnitudes_summed": "products have no sign",
             "means": "sums are divided by H",
             "slot_sums": "samples of one slot are summed",
-            "rows_by_slot": "the row of input has the slot's number",
+            "rows_by_slot": "rows of input are by slot",
         },
     ),
-    *(_summed(*one) for one in _ADDITIONS),
-    *_left(),
-    mistakes.spoilt("masked", "multiplies with 0 what is not routed", kernel, _masked),
-    Mutant("added", "adds to what grad_gates holds", _before),
+    *(
+        computed(OPERATOR, name, message, lambda call, add=add: sums_by(add, call)[_OUTPUT])  # type: ignore[misc]
+        for name, message, add in _ADDITIONS
+    ),
+    mistakes.left("unrouted_left", "does not clear what is not routed", kernel, _OUTPUT, _unrouted),
+    *(
+        mistakes.left(f"no_{param}_left", f"does not clear grad_gates where {param} is 0", kernel, _OUTPUT, where)
+        for param, where in (("capacity", _without("capacity")), ("hidden", _without("hidden")))
+    ),
+    computed(OPERATOR, "masked", "multiplies with 0 what is not routed", _masked),
+    computed(
+        OPERATOR, "added", "adds to what grad_gates holds", lambda call: call.array(_OUTPUT) + dots(call, routed(call))
+    ),
     Mutant("no_more_than_slots", "demands S ≤ E · K", _limited),
     mistakes.input_cleared(kernel, "input"),
 )

@@ -26,7 +26,7 @@ from mluops_gtest.authoring.exact_numbers import ExactElement, products
 from mluops_gtest.authoring.left_open import find_subnormal
 
 from .._shared import moe_dispatch as moe
-from .._shared.wrong_moe_dispatch import factor_suspects, route_suspects
+from .._shared.wrong_moe_dispatch import by_slot, factor_suspects, route_suspects
 
 INPUTS: Final = ("gates", "indices", "locations", "input")
 ALL: Final = (*INPUTS, "dispatch")
@@ -123,6 +123,7 @@ def _cleared(call: OpCall) -> Mapping[str, Array]:
 SUSPECTS: Final = {
     **route_suspects("dispatch", written),
     **factor_suspects("dispatch", written),
+    "rows of input are by slot": lambda call: {"dispatch": written(by_slot("input", call), moe.routed(call))},
     "samples of one slot are summed": _sums,
     "rows that no sample is routed to are cleared": _cleared,
 }
@@ -177,12 +178,9 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
     """Write dispatch."""
     import torch
 
-    indices, locations = inputs["indices"].long(), inputs["locations"].long()
-    experts, capacity = call.param("num_experts"), call.param("capacity")
-    routed = (indices >= 0) & (indices < experts) & (locations >= 0) & (locations < capacity)
-    samples = routed.nonzero().squeeze(1)
-    last = torch.full((experts * capacity,), -1, device=samples.device)
-    last.scatter_reduce_(0, (indices * capacity + locations)[samples], samples, "amax")
+    samples, slots = moe.torch_routing(call, inputs)
+    last = torch.full(outputs["dispatch"].shape[:1], -1, device=samples.device)
+    last.scatter_reduce_(0, slots, samples, "amax")
     slots = (last >= 0).nonzero().squeeze(1)
     samples = last[slots]
     outputs["dispatch"].index_copy_(0, slots, inputs["input"][samples] * inputs["gates"][samples, None])
