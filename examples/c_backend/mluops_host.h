@@ -321,6 +321,13 @@ MLUOP_API mluOpStatus_t mluOpFocalLossSigmoidForward(
     const void *target, const mluOpTensorDescriptor_t weight_desc, const void *weight, const float alpha,
     const float gamma, const mluOpTensorDescriptor_t output_desc, void *output);
 
+MLUOP_API mluOpStatus_t mluOpMoeDispatchForward(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t gates_desc, const void *gates,
+    const mluOpTensorDescriptor_t indices_desc, const void *indices, const mluOpTensorDescriptor_t locations_desc,
+    const void *locations, const mluOpTensorDescriptor_t input_desc, const void *input, const int samples,
+    const int capacity, const int hidden, const int num_experts, const mluOpTensorDescriptor_t dispatch_desc,
+    void *dispatch);
+
 #ifdef __cplusplus
 }
 #endif

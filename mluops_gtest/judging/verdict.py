@@ -199,11 +199,17 @@ def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array]
         array = buffers.get(tensor.id)
         if array is None or array.size == 0:
             continue
-        held = case.initial_content(tensor.id)
+        held, pattern = (
+            case.initial_content(tensor.id),
+            pattern_of(tensor.desc.dtype, operator.output(tensor.id).filling),
+        )
         if held is not None and held.data is not None:
-            touched = places_changed(array, held.data, tensor.desc.dtype)
+            # Between the elements of a strided tensor nothing of it lies.
+            before = np.resize(pattern, array.size).view(tensor.desc.dtype.storage)
+            tensor.desc.view(before)[...] = held.values
+            touched = places_changed(array, before, tensor.desc.dtype)
         else:
-            touched = places_touched(array, pattern_of(tensor.desc.dtype, operator.output(tensor.id).filling))
+            touched = places_touched(array, pattern)
         if touched.size and not (tensor.id in may_clear and is_cleared(array)):
             places = _places(touched, array.size)
             judgement.failures.append(cause.WrittenAnyway(tensor.id, places, answer.status.name, str(answer.check)))

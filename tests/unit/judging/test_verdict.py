@@ -364,6 +364,24 @@ def test_a_refused_call_may_have_cleared_what_its_check_names(values, may_clear,
 
 
 @pytest.mark.parametrize(
+    ("buffer", "outcome"),
+    [
+        ((1.0, POISON, 2.0), Outcome.PASSED),
+        ((1.0, 0.0, 2.0), Outcome.FAILED),
+        ((1.0, POISON, 3.0), Outcome.FAILED),
+        ((1.0, POISON, POISON), Outcome.FAILED),
+    ],
+)
+def test_a_refused_call_leaves_what_a_strided_output_held_and_the_gaps(buffer, outcome):
+    desc = replace(tensor("y", (0.0, 0.0)).desc, strides=(2,))
+    case = doubling(x=(1.0, 2.0))
+    held = replace(case.inputs[0], desc=desc, becomes="y").holding(np.array([1, 2], "<f4"))
+    case = replace(case, inputs=(held,), outputs=(replace(case.outputs[0], desc=desc, data=None),))
+    answer = CheckVerdict(Status.BAD_PARAM, "sign_positive")
+    assert judge_untouched(case, DOUBLES, {"y": np.array(buffer, "<f4")}, answer).outcome is outcome
+
+
+@pytest.mark.parametrize(
     ("values", "outcome"),
     [
         ((POISON,) * 4, Outcome.PASSED),
