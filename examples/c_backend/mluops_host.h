@@ -4,6 +4,7 @@
 #ifndef MLUOPS_HOST_H
 #define MLUOPS_HOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -279,6 +280,11 @@ MLUOP_API mluOpStatus_t mluOpDynamicScatterBackward(
     const mluOpTensorDescriptor_t voxel_points_count_desc, const void *voxel_points_count,
     const mluOpTensorDescriptor_t voxel_num_desc, void *voxel_num, void *workspace, const size_t workspace_size,
     const mluOpTensorDescriptor_t grad_feats_desc, void *grad_feats);
+
+MLUOP_API mluOpStatus_t mluOpBboxOverlaps(mluOpHandle_t handle, const int mode, const bool aligned, const int offset,
+                                          const mluOpTensorDescriptor_t bbox1_desc, const void *bbox1,
+                                          const mluOpTensorDescriptor_t bbox2_desc, const void *bbox2,
+                                          const mluOpTensorDescriptor_t ious_desc, void *ious);
 
 #ifdef __cplusplus
 }
