@@ -166,10 +166,10 @@ def draw_call(at: Mapping[str, Any]) -> Drawn:
 
 SPACE = Space(
     axes={
+        "aligned": Choice((False, True)),
         "rows": Sizes(1, 257),
         "boxes": Sizes(1, 257),
         "mode": Choice((0, 1)),
-        "aligned": Choice((False, True)),
         "offset": Choice((0, 1)),
         "dtype": Choice(("float", "half")),
         "values": Choice(("full", "integers", "offset", "wide", "negative", "one", "infinite")),
