@@ -328,6 +328,11 @@ MLUOP_API mluOpStatus_t mluOpMoeDispatchForward(
     const int capacity, const int hidden, const int num_experts, const mluOpTensorDescriptor_t dispatch_desc,
     void *dispatch);
 
+MLUOP_API mluOpStatus_t mluOpBboxOverlaps(mluOpHandle_t handle, const int mode, const bool aligned, const int offset,
+                                          const mluOpTensorDescriptor_t bbox1_desc, const void *bbox1,
+                                          const mluOpTensorDescriptor_t bbox2_desc, const void *bbox2,
+                                          const mluOpTensorDescriptor_t ious_desc, void *ious);
+
 #ifdef __cplusplus
 }
 #endif
