@@ -54,7 +54,7 @@ def coordinates(points: Array, boxes: Array, grid: Array) -> Array:
 
 
 def clamped(cells: Array, grid: Array) -> Array:
-    """int64 [E]: the cell in its box. §3.2 drops what leaves the grid and so loses the top face; code and mmcv clamp."""
+    """int64 [E]: the cell in its box. §3.2 drops what leaves the grid, the top face with it; code and mmcv clamp."""
     return flat(np.clip(np.trunc(cells), 0, grid - 1), grid)
 
 
@@ -147,7 +147,7 @@ def find_entries(points: Array, boxes: Array, test: CellTest) -> Entries:
     """All points [P, 3] in the cells of boxes [N, 7]."""
     pairs = [np.empty((0, 2), np.int64)]
     for _, some, block in blocks(points[None], boxes[None]):
-        pairs.append(np.argwhere(test.inside(block, boxes)) + (some.start, 0))
+        pairs.append(np.argwhere(test.inside(block, boxes)) + np.array((some.start, 0)))
     point, box = np.concatenate(pairs).T
     grid = np.array(test.grid, np.int64)
     cell = test.place(coordinates(points[point], boxes[box], grid), grid)
@@ -271,7 +271,7 @@ def found(call: OpCall) -> Entries:
 
 
 def outputs(call: OpCall, entries: Entries) -> dict[str, Array]:
-    """All outputs of forward where these points lie in cells, of which each lists the first K − 1, and pools no other."""
+    """All outputs of forward where these points lie in cells: each lists the first K − 1, and pools no other."""
     # §3.1 says max_pts_each_voxel points: entry 0 is the count.
     kept = entries.first(int(call.param("max_pts_each_voxel")) - 1)
     return {"pts_idx_of_voxels": table(kept, shape_of(call, "max_pts_each_voxel")), **pooled(call, kept)}

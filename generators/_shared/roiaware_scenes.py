@@ -1,4 +1,4 @@
-"""Boxes, points and features for RoI-aware pooling: scenes away from faces and borders, lattices on which all is exact."""
+"""Boxes, points and features for RoI-aware pooling: scenes away from faces and borders, and exact lattices."""
 
 import math
 from collections.abc import Mapping
@@ -114,7 +114,7 @@ def scene(
     grid, count, points = np.array([p[name] for name in roi.GRID]), rois.shape[1], p["pts_num"]
 
     def cloud(turn: int) -> Array:
-        deep = uniform(draw.stream(f"deep {turn}"), -8.0, 8.0, (1, points, 3)) + (0, 0, _DEPTH)
+        deep = uniform(draw.stream(f"deep {turn}"), -8.0, 8.0, (1, points, 3)) + np.array((0, 0, _DEPTH))
         if turn > _PATIENCE:
             return deep
         where = draw.stream(f"box {turn}").integers(0, count, (1, points))

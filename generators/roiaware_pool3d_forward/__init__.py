@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from functools import cache
 from fractions import Fraction
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from mluops_gtest.authoring import (
     Operator,
     OutputSpec,
     QueryChecks,
+    SizedAxis,
     Status,
     TensorArg,
     TensorSpec,
@@ -307,9 +308,9 @@ def _refusal_of_sizes(
         return Status.NOT_SUPPORTED
     if (call.workspace is None and call.workspace_size > 0) or any(arg.null for arg in given):
         return Status.BAD_PARAM
-    if call.param("pool_method") == 0:
-        if argmax is None or argmax.dims != dims or argmax.dtype is not DType.INT32 or argmax.null:
-            return Status.BAD_PARAM
+    is_usable = argmax is not None and argmax.dims == dims and argmax.dtype is DType.INT32 and not argmax.null
+    if call.param("pool_method") == 0 and not is_usable:
+        return Status.BAD_PARAM
     return Status.ARCH_MISMATCH if call.handle is not None and call.handle.arch < roi.OLDEST_ARCH else None
 
 
@@ -365,7 +366,7 @@ OPERATOR = Operator(
     name="roiaware_pool3d_forward",
     released_name="roiaware_pool3d_forward",
     op_type=("ROIAWARE_POOL3D_FORWARD", 10120),
-    summary="Cuts turned boxes into cells, lists the first points in each, and pools their features by maximum or mean.",
+    summary="Lists the first points in each cell of turned boxes, and pools their features by maximum or mean.",
     # §3.7 checks no layout.
     inputs=(
         TensorSpec("rois", "[boxes_num, 7]", roi.FLOATS, None),
@@ -395,6 +396,7 @@ OPERATOR = Operator(
         "points": axis("pts_num", of="pts"),
         "channels": axis("channels", of="pts_feature"),
     },
+    sizes={"boxes": SizedAxis("rois", 0), "channels": SizedAxis("pts_feature", 1)},
     checks=CHECKS,
     subsumed={"rois_large": "fewer than 65536 boxes have fewer than 2^31 elements"},
     # The query looks at pts_feature alone; without points it writes 0.

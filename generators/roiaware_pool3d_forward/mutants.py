@@ -53,7 +53,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     mistakes.spoilt("argmax_of_mean", "the mean comes with an argmax of −1", kernel, _argmax_of_mean),
     mistakes.spoilt("half_cleared_argmax", "the mean clears one element of argmax", kernel, _half_argmax),
     mistakes.spoilt("half_features", "features are rounded to half", kernel, _narrow),
-    *mistakes.tails_left(kernel, _POOLED, 4, "channels", (16, 64)),
+    *mistakes.tails_left(kernel, _POOLED, 4, "channels", (16, 32)),
     mistakes.part_left(kernel, _POOLED, 0, "boxes"),
     mistakes.part_left(kernel, _LISTED, 3, "z"),
     mistakes.cached_by_shape(kernel),
