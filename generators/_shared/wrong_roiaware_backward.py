@@ -37,8 +37,8 @@ def _of_mean(
         lists = cells(call, "pts_idx_of_voxels")
         counts, place = lists[:, :1], np.arange(first, lists.shape[1])
         own = divisors(counts[:, 0], lists.shape[1])
-        is_named = named(place, counts) & (counts > 0)
-        return {"grad_in": sums(call, terms_of_mean(call, points(lists[:, first:]), is_named, np.maximum(own, 1)))}
+        added = terms_of_mean(call, points(lists[:, first:]), named(place, counts), np.maximum(own, 1))
+        return {"grad_in": sums(call, added)}
 
     return wrong
 
@@ -91,15 +91,10 @@ def _strided_by_lists(grads: Array, call: OpCall) -> Array:
     return np.take(grads, place, mode="wrap").reshape(grads.shape)
 
 
-def _once(lists: Array, call: OpCall) -> Array:
+def _once(lists: Array) -> Array:
     """A point that is listed again is none."""
-    if roi.is_max(call):
-        return lists
-    rows = lists.reshape(-1, lists.shape[-1]).copy()
-    for row in rows[rows[:, 0] > 1]:
-        own = np.unique(row[1 : 1 + row[0]])
-        row[: 1 + len(own)] = (len(own), *own)
-    return rows.reshape(lists.shape)
+    is_again = (lists[:, :, None] == lists[:, None, :]) & np.tri(lists.shape[1], k=-1, dtype=bool)
+    return np.where(is_again.any(axis=2), -1, lists)
 
 
 def _transposed(call: OpCall) -> Mapping[str, Array]:
@@ -138,7 +133,7 @@ BACKWARD_SUSPECTS: Final[Mapping[str, Suspect]] = {
     "lists of empty cells are read": _of_mean(named=lambda place, counts: place <= np.maximum(counts, 1)),
     "listed points count from 1": _of_mean(points=lambda lists: lists - 1),
     "point 0 is none in lists": _of_mean(points=lambda lists: np.where(lists == 0, -1, lists)),
-    "a point that is listed twice counts once": _read(pts_idx_of_voxels=_once),
+    "a point that is listed twice counts once": _of_mean(points=_once),
     "maximum and mean are exchanged": _exchanged,
     "grad_out has rows of K": _read(grad_out=_strided_by_lists),
     "grad_out has no sign": _read(grad_out=lambda grads, _: np.abs(grads)),
