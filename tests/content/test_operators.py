@@ -104,7 +104,6 @@ def is_defined(name, case):
 def check_layouts(name, operator, case):
     """A tensor has a layout of its own, or a check refuses the call."""
     for spec in (one for one in operator.tensors if case.has(one.id)):
-    for spec in operator.tensors:
         own = OWN.get(name, {}).get(spec.id, {layout.value for layout in spec.own_layouts})
         if spec.id not in case.expect.null_descriptor and case.tensor(spec.id).desc.layout.value not in own:
             assert spec.id in CHECKED.get(name, ())
