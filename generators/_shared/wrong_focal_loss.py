@@ -118,6 +118,7 @@ def formula(of: Callable[[Array, Array, Reading], Array]) -> Result:
     return values
 
 
+# Not among them: 0^0 = 0. In float 1 − p is 0 only where the result is below 1e-8, which no norm sees.
 RESULTS: Final[Results] = (
     ("negated", "every result has the other sign", lambda v, _: -v),
     ("log2", "the logarithm is to the base 2", lambda v, _: v / np.log(2)),
@@ -129,7 +130,9 @@ RESULTS: Final[Results] = (
     ("without_nan", "NaN becomes 0", lambda v, _: np.nan_to_num(v)),
     ("nan_of_row", "NaN fills its row",
      lambda v, _: np.where(np.isnan(v).any(axis=1, keepdims=True), np.nan, v)),
-    ("zero_power_is_0", "0^0 is 0, and so is x^0", lambda v, r: v * (r.gamma != 0)),
+    ("x_power_0_is_0", "x^0 is 0", lambda v, r: v * (r.gamma != 0)),
+    ("zero_power_is_nan", "0^0 is NaN, as e^(0 · ln 0)",
+     lambda v, r: np.where((r.gamma == 0) & (np.where(r.is_target, r.x, -r.x) > 17), np.nan, v)),
 )  # fmt: skip
 
 

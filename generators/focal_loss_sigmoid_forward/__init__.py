@@ -13,7 +13,7 @@ from mluops_gtest.authoring import Array, DType, OpCall, Operator, Status, Tenso
 from .._shared import focal_loss as focal
 from .._shared.wrong_focal_loss import formula, suspects
 
-# Ruling, §1.2: the factor of a row is weight[target[n]] in all its columns, not weight[c]. §1.4: with γ = 0 the power
+# Ruling, §1.2: the factor of a row is weight[target[n]] in all its columns, not weight[c]. §3.1: with γ = 0 the power
 # is 1, also 0^0. §1.5.1 has norms alone: no error per element is stated, and DIFF3 never applies.
 FOCAL: Final = focal.Focal("output", focal.losses, focal.loss_element)
 # §1.4: ULTRAHIGH_PRECISION is not supported. Ruling: FAST and HIGH_PRECISION have one answer, the real formula; mmcv
