@@ -1,6 +1,6 @@
 """Operators that compute element by element, of tensors of one shape with 1 to 8 axes: what abs, sqrt and div share.
 
-"header" is mlu_op.h, "code" the released host file: sqrt and div have no other document.
+Sqrt and div have no document but mlu_op.h and the released host files.
 """
 
 import math
@@ -37,6 +37,8 @@ from mluops_gtest.authoring.reductions import Reduction, changed
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
 SHAPE: Final = "[*S]"
+HEADER: Final = "released: the header"
+CODE: Final = "released: the host check"
 MOST_AXES: Final = 8
 # From this device on there are bfloat16 and tensors of 2^31 elements.
 NEWER: Final = 590
@@ -68,7 +70,8 @@ def by_preference(*dtypes: DType) -> Mapping[DType, tuple[Criterion, ...] | Crit
 def preference(field: str, number: int, message: str, allowed: tuple[int, ...] = ()) -> ParamMessage:
     """The one parameter, HIGH_PRECISION unless a file says otherwise."""
     enum = EnumSpec("ComputationPreference", _PREFERENCES)
-    return ParamMessage(field, number, message, (ParamField("prefer", 1, "enum", default=1, enum=enum, allowed=allowed),))
+    prefer = ParamField("prefer", 1, "enum", default=1, enum=enum, allowed=allowed)
+    return ParamMessage(field, number, message, (prefer,))
 
 
 def rounded_bound(result: Array, threshold: float) -> Bound:
@@ -86,8 +89,8 @@ def preferred_bound(call: OpCall, result: Array, output: str) -> Bound:
 
 
 def is_older(call: OpCall) -> bool:
-    """The device has no bfloat16 and no large tensors."""
-    return call.handle is not None and call.handle.arch < NEWER
+    """The device has no bfloat16 and no large tensors; no handle says that it had."""
+    return call.handle is None or call.handle.arch < NEWER
 
 
 def bfloat16_refused(tensor: str) -> Check:
@@ -95,13 +98,13 @@ def bfloat16_refused(tensor: str) -> Check:
     message = f"bfloat16 needs MLU{NEWER} or newer"
     return checks.only_if(
         is_older,
-        checks.require("bfloat16", lambda call: call.tensor(tensor).dtype is not DType.BFLOAT16, message, "code"),
+        checks.require("bfloat16", lambda call: call.tensor(tensor).dtype is not DType.BFLOAT16, message, CODE),
     )
 
 
 def large_refused(tensor: str) -> Check:
     """`<tensor>_large` on older devices."""
-    return checks.only_if(is_older, checks.large(tensor, doc="code"))
+    return checks.only_if(is_older, checks.large(tensor, doc=CODE))
 
 
 def extents_refused(*tensors: str) -> Check:
@@ -113,7 +116,7 @@ def extents_refused(*tensors: str) -> Check:
             return not desc.is_strided or desc.extent < _LARGE
 
         message = f"the strides of {tensor} must reach fewer than 2^31 elements"
-        return checks.require(f"{tensor}_extent", holds, message, "code", Status.NOT_SUPPORTED)
+        return checks.require(f"{tensor}_extent", holds, message, CODE, Status.NOT_SUPPORTED)
 
     return checks.only_if(is_older, *map(reaches, tensors))
 
@@ -129,20 +132,21 @@ def unary_checks(results: Mapping[DType, DType]) -> tuple[Check, ...]:
         return call.tensor("y").dtype is results.get(own, own)
 
     return (
-        checks.handle("header"),
-        checks.descriptors(doc="header"),
-        checks.require("y_dtype", has_result, "y must have the type of the results for x", "header"),
-        checks.require("y_rank", lambda call: len(dims(call, "y")) == len(dims(call, "x")), "as many axes", "header"),
-        checks.dtypes("x", doc="header"),
+        checks.handle(HEADER),
+        checks.descriptors(doc=HEADER),
+        checks.require("y_dtype", has_result, "y must have the type of the results for x", HEADER),
+        checks.dtypes("x", doc=HEADER),
         bfloat16_refused("x"),
-        checks.require("no_axes", lambda call: dims(call, "x") != (), "x must have axes", "code"),
-        checks.require("dims", lambda call: dims(call, "y") == dims(call, "x"), "y must be as long as x", "header"),
-        checks.empty("x", doc="code"),
+        # As many axes, at least one, as long: the same status.
+        checks.require(
+            "dims", lambda call: dims(call, "y") == dims(call, "x") != (), "x and y have axes, alike", HEADER
+        ),
+        checks.empty("x", doc=CODE),
         large_refused("x"),
         # Ruling: 9 axes are refused whatever the strides.
-        checks.require("many_axes", lambda call: len(dims(call, "x")) <= MOST_AXES, "x has at most 8 axes", "code"),
+        checks.require("many_axes", lambda call: len(dims(call, "x")) <= MOST_AXES, "x has at most 8 axes", CODE),
         extents_refused("x", "y"),
-        checks.pointers(doc="header"),
+        checks.pointers(doc=HEADER),
     )
 
 
@@ -316,8 +320,10 @@ def shapes_space(recipe: str, dtypes: tuple[DType, ...], values: Mapping[DType, 
         draw=draw,
         elements=lambda at: math.prod(dims_at(at)),
         # Nobody says what strides of no elements are.
-        defined=lambda call: not any(
-            arg is not None and arg.desc.is_empty and arg.strides is not None
-            for arg in (*call.inputs.values(), *call.outputs.values())
+        defined=lambda call: (
+            not any(
+                arg is not None and arg.desc.is_empty and arg.strides is not None
+                for arg in (*call.inputs.values(), *call.outputs.values())
+            )
         ),
     )

@@ -48,6 +48,7 @@ UNBROKEN = {
 }
 # Their documents ask for equality.
 COPYING = {
+    "abs",
     "active_rotated_filter_forward",
     "dynamic_scatter_backward",
     "get_indice_pairs",
