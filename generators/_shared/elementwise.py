@@ -33,6 +33,7 @@ from mluops_gtest.authoring import (
     narrowed,
     widened,
 )
+from mluops_gtest.authoring.c_api import CEnum, scalar
 from mluops_gtest.authoring.reductions import Reduction, changed
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
@@ -49,6 +50,11 @@ _LARGE: Final = 1 << 31
 HIGH: Final = {DType.FLOAT: 5e-7, DType.HALF: 1e-3, DType.BFLOAT16: 8e-3}
 FAST: Final = 3e-3
 _PREFERENCES: Final = {"COMPUTATION_FAST": 0, "COMPUTATION_HIGH_PRECISION": 1, "COMPUTATION_ULTRAHIGH_PRECISION": 2}
+
+PREFER: Final = scalar(
+    "prefer",
+    type=CEnum("mluOpComputationPreference_t", {f"MLUOP_{name}": number for name, number in _PREFERENCES.items()}),
+)[0]
 
 
 def diff3(threshold: float) -> tuple[Criterion, ...]:
@@ -233,6 +239,11 @@ def without_sign(values: Array, dtype: DType) -> Array:
     """The magnitudes, bit by bit."""
     bits = values.view(dtype.bits)
     return (bits & bits.dtype.type((1 << 8 * dtype.itemsize - 1) - 1)).view(dtype.storage)
+
+
+def with_sign(values: Array, dtype: DType) -> Array:
+    """Their negatives, of what has no sign."""
+    return (values.view(dtype.bits) | dtype.bits.type(1 << 8 * dtype.itemsize - 1)).view(dtype.storage)
 
 
 def spread(draw: Draw, name: str, dtype: DType, dims: tuple[int, ...], exponents: tuple[int, int]) -> Array:

@@ -60,6 +60,17 @@ def formula(kinds: str, compute: Callable[..., Array]) -> Formula:
     return computed
 
 
+def imprecise(compute: Formula, output: str, bits: int, preferences: Iterable[int]) -> Formula:
+    """Float results with so many bits of mantissa, where one of these is preferred."""
+
+    def computed(call: OpCall) -> Array | None:
+        is_met = call.tensor(output).dtype is DType.FLOAT and call.param("prefer") in preferences
+        values = compute(call) if is_met else None
+        return None if values is None else shortened(values, bits)
+
+    return computed
+
+
 def element_suspects(output: str, wrong: Iterable[Wrong]) -> dict[str, Suspect]:
     """What the operator suspects, by the words."""
 
