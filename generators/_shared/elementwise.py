@@ -4,7 +4,7 @@ Sqrt and div have no document but mlu_op.h and the released host files.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
@@ -270,6 +270,12 @@ def all_patterns(dtype: DType) -> Array:
     return np.arange(1 << 16, dtype=np.uint16).view(dtype.storage)
 
 
+def plain_patterns(dtype: DType) -> Array:
+    """The same but for those NaN that mark unwritten memory once an operation has made them quiet."""
+    every = all_patterns(dtype)
+    return every[~(is_nan(every, dtype) & (every.view(dtype.bits) & 0xFF == dtype.poison[0]))]
+
+
 def element_sizes(first: str) -> Mapping[str, SizedAxis]:
     """Cases are declared for their number of elements; where one is lost, that input is 0."""
 
@@ -308,7 +314,13 @@ def dims_at(at: Mapping[str, Any]) -> tuple[int, ...]:
     return _RANKS[at["rank"]](at["rows"], at["columns"])
 
 
-def shapes_space(recipe: str, dtypes: tuple[DType, ...], values: Mapping[DType, tuple[str, ...]], **more: Any) -> Space:
+def shapes_space(
+    recipe: str,
+    dtypes: tuple[DType, ...],
+    values: Mapping[DType, tuple[str, ...]],
+    is_defined: Callable[[OpCall], bool] = lambda _: True,
+    **more: Any,
+) -> Space:
     """Shapes of any rank, every type with its kinds of values, every preference; `more` are parameters to choose."""
 
     def draw(at: Mapping[str, Any]) -> Drawn | None:
@@ -332,7 +344,8 @@ def shapes_space(recipe: str, dtypes: tuple[DType, ...], values: Mapping[DType, 
         elements=lambda at: math.prod(dims_at(at)),
         # Nobody says what strides of no elements are.
         defined=lambda call: (
-            not any(
+            is_defined(call)
+            and not any(
                 arg is not None and arg.desc.is_empty and arg.strides is not None
                 for arg in (*call.inputs.values(), *call.outputs.values())
             )

@@ -1,12 +1,10 @@
 """sqrt: roots in extended precision beside reference, kernel and single elements; which arithmetic is right."""
 
-import math
-
 import numpy as np
 import pytest
 
+from generators._shared.interpolation import shortened
 from mluops_gtest.authoring import DType, OpCall, Status, TensorArg, TensorDesc, widened
-from mluops_gtest.authoring.roundings import through_half
 from mluops_gtest.catalog.make import make_case
 from mluops_gtest.core.call import Handle
 from mluops_gtest.core.outcome import Outcome
@@ -39,9 +37,8 @@ def numbers(dtype: str) -> np.ndarray:
 def test_roots_are_those_of_extended_precision(compute, dtype: str) -> None:
     x = numbers(dtype).reshape(-1, 1)
     y = compute(OPERATOR, call_for(x))["y"]
-    exact = np.sqrt(x.astype(np.longdouble))
     assert y.dtype == ("<f2" if dtype == "<f2" else "<f4")
-    rounded = exact.astype(y.dtype)
+    rounded = np.sqrt(x.astype(np.longdouble)).astype(y.dtype)
     if compute in (BOTH[0], by_definition):
         np.testing.assert_array_equal(y, rounded)
     else:
@@ -61,11 +58,6 @@ def test_every_positive_number_of_16_bits(dtype: DType) -> None:
     )
 
 
-def test_whole_roots_of_integers_are_exact() -> None:
-    x = np.arange(46341, dtype=np.int64)[::331] ** 2
-    assert OPERATOR.reference(call_for(x.astype("<i4"))).outputs["y"].tolist() == [math.isqrt(int(one)) for one in x]
-
-
 def test_what_the_header_excludes_is_open_and_has_the_answer_of_ieee() -> None:
     x = np.array([-1, -0.0, 0, np.nan, np.inf, -np.inf, 1e-45, 1e30], "<f4")
     expected = np.array([np.nan, 0, 0, np.nan, np.inf, np.nan, np.sqrt(np.float32(1e-45)), 1e15], "<f4")
@@ -81,11 +73,10 @@ def test_what_the_header_excludes_is_open_and_has_the_answer_of_ieee() -> None:
 
 def newton(x: np.ndarray, steps: int) -> np.ndarray:
     """x · 1/√x with an estimate of 12 bits that is improved so often."""
-    one = np.float32(1)
     mantissas, exponents = np.frexp(1 / np.sqrt(x.astype(np.float64)))
     inverse = np.ldexp(np.round(mantissas * 4096) / 4096, exponents).astype("<f4")
     for _ in range(steps):
-        inverse = inverse * (np.float32(1.5) * one - np.float32(0.5) * x * inverse * inverse)
+        inverse = inverse * (np.float32(1.5) - np.float32(0.5) * x * inverse * inverse)
     return x * inverse
 
 
@@ -94,9 +85,8 @@ WAYS = {
     "ieee": (np.sqrt, True, True),
     "reciprocal": (lambda x: x * (np.float32(1) / np.sqrt(x)), True, True),
     "one_step": (lambda x: newton(x, 1), True, True),
-    "two_steps": (lambda x: newton(x, 2), True, True),
     "no_step": (lambda x: newton(x, 0), False, True),
-    "in_half": (lambda x: through_half(np.sqrt(x)), False, True),
+    "in_11_bits": (lambda x: shortened(np.sqrt(x), 11), False, True),
     "unrooted": (lambda x: x, False, False),
 }
 
@@ -107,8 +97,7 @@ def test_right_ways_pass_and_the_others_do_not(catalogue, way: str, case: str, p
     compute, *right = WAYS[way]
 
     def run(call: OpCall) -> Status:
-        x = call.array("x")
-        call.array("y")[...] = compute(x.astype("<f4"))
+        call.array("y")[...] = compute(call.array("x").astype("<f4"))
         return Status.SUCCESS
 
     for values in ("full", "wide"):
