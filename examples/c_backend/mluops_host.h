@@ -280,6 +280,9 @@ MLUOP_API mluOpStatus_t mluOpDynamicScatterBackward(
     const mluOpTensorDescriptor_t voxel_num_desc, void *voxel_num, void *workspace, const size_t workspace_size,
     const mluOpTensorDescriptor_t grad_feats_desc, void *grad_feats);
 
+MLUOP_API mluOpStatus_t mluOpAbs(mluOpHandle_t handle, const mluOpTensorDescriptor_t x_desc, const void *x,
+                                 const mluOpTensorDescriptor_t y_desc, void *y);
+
 #ifdef __cplusplus
 }
 #endif
