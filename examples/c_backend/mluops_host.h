@@ -333,6 +333,9 @@ MLUOP_API mluOpStatus_t mluOpBboxOverlaps(mluOpHandle_t handle, const int mode, 
                                           const mluOpTensorDescriptor_t bbox2_desc, const void *bbox2,
                                           const mluOpTensorDescriptor_t ious_desc, void *ious);
 
+MLUOP_API mluOpStatus_t mluOpAbs(mluOpHandle_t handle, const mluOpTensorDescriptor_t x_desc, const void *x,
+                                 const mluOpTensorDescriptor_t y_desc, void *y);
+
 #ifdef __cplusplus
 }
 #endif
