@@ -280,6 +280,11 @@ MLUOP_API mluOpStatus_t mluOpDynamicScatterBackward(
     const mluOpTensorDescriptor_t voxel_num_desc, void *voxel_num, void *workspace, const size_t workspace_size,
     const mluOpTensorDescriptor_t grad_feats_desc, void *grad_feats);
 
+MLUOP_API mluOpStatus_t mluOpPointsInBoxes(mluOpHandle_t handle, const mluOpTensorDescriptor_t points_desc,
+                                           const void *points, const mluOpTensorDescriptor_t boxes_desc,
+                                           const void *boxes, const mluOpTensorDescriptor_t points_indices_desc,
+                                           void *points_indices);
+
 #ifdef __cplusplus
 }
 #endif

@@ -61,7 +61,7 @@ def planted(
     draw: Draw, _: Params, dtype: DType, *, points: int, boxes: int, hits: tuple[int, ...], rows: tuple[int, ...]
 ) -> RecipeOutput:
     """Point hits[i] is in box rows[i], and no other point is in any."""
-    if len(hits) != len(rows) or len(set(hits)) != len(hits):
+    if len(hits) != len(rows) or len(set(zip(hits, rows, strict=True))) != len(set(hits)):
         raise ValueError("hits and rows go in pairs, and a point is in one box")
     objects = _sites(draw, boxes)
 
@@ -129,7 +129,7 @@ _Value = Literal["inf", "negative_inf", "nan"]
 
 def nonfinite(draw: Draw, params: Params, dtype: DType, *, value: _Value) -> RecipeOutput:
     """A dense scene in which every third point has `value` on one axis, each axis in turn."""
-    made = scene(draw, params, dtype, points=96, boxes=3, batches=2, reach=4.0)
+    made = scene(draw, params, dtype, points=45, boxes=3, batches=2, reach=4.0)
     points = made.inputs["points"]
     rows = np.arange(0, points.shape[1], 3)
     points[:, rows, rows // 3 % 3] = {"nan": np.nan, "inf": np.inf, "negative_inf": -np.inf}[value]

@@ -67,6 +67,7 @@ CHECKED = {
     "indice_convolution_forward": {"filters"},
     "masked_col2im_forward": {"im"},
     "masked_im2col_forward": {"feature"},
+    "points_in_boxes": {"points", "boxes", "points_indices"},
     "three_interpolate_backward": {"grad_output", "indices", "weights", "grad_features"},
     "three_interpolate_forward": {"features", "indices", "weights", "output"},
 }
