@@ -59,6 +59,8 @@ CHOSEN = {
         "swapped_masks": "many_masks_1025_float",
         "linear_bounds": "many_masks_1025_float",
     },
+    "psamask_backward": {"mirrored": "psanet_twin_type_1", "masks_nchw": "random_1"},
+    "psamask_forward": {"mirrored": "psanet_twin_type_1", "masks_nchw": "random_1"},
     "three_interpolate_backward": {
         "lost_in_a_vector": "odd_7x63x127x129_float",
         "lost_between_tiles": "odd_7x63x127x129_float",
@@ -71,6 +73,8 @@ CHOSEN = {
         "one_thrice": "network_63_known",
         "infinite_counts": "nonfinite_tiles_all_but_1_float",
     },
+    "tin_shift_backward": {"reversed": "released_twin_float", "interleaved_groups": "released_twin_float"},
+    "tin_shift_forward": {"reversed": "released_twin_float", "interleaved_groups": "released_twin_float"},
     "voxel_pooling_forward": {"last_wins": "bevdepth_twin", "half_sums": "crowded_1025"},
 }
 # Mistakes of examples/c_backend/bugs.h, each with the case to begin with.

@@ -4,6 +4,7 @@
 #ifndef MLUOPS_HOST_H
 #define MLUOPS_HOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -64,6 +65,18 @@ typedef enum {
 } mluOpDataType_t;
 
 typedef enum { MLUOP_REDUCE_DSUM = 0, MLUOP_REDUCE_DMEAN = 1, MLUOP_REDUCE_DMAX = 2 } mluOpReduceMode_t;
+
+typedef enum {
+    MLUOP_COMPUTATION_FAST = 0,
+    MLUOP_COMPUTATION_HIGH_PRECISION = 1,
+    MLUOP_COMPUTATION_ULTRAHIGH_PRECISION = 2
+} mluOpComputationPreference_t;
+
+typedef enum {
+    MLUOP_LOSS_REDUCTION_NONE = 0,
+    MLUOP_LOSS_REDUCTION_SUM = 1,
+    MLUOP_LOSS_REDUCTION_MEAN = 2
+} mluOpLossReduction_t;
 
 typedef struct mluOpContext *mluOpHandle_t;
 typedef struct mluOpTensorStruct *mluOpTensorDescriptor_t;
@@ -279,6 +292,46 @@ MLUOP_API mluOpStatus_t mluOpDynamicScatterBackward(
     const mluOpTensorDescriptor_t voxel_points_count_desc, const void *voxel_points_count,
     const mluOpTensorDescriptor_t voxel_num_desc, void *voxel_num, void *workspace, const size_t workspace_size,
     const mluOpTensorDescriptor_t grad_feats_desc, void *grad_feats);
+
+MLUOP_API mluOpStatus_t mluOpTinShiftForward(mluOpHandle_t handle, const mluOpTensorDescriptor_t input_desc,
+                                             const void *input, const mluOpTensorDescriptor_t shifts_desc,
+                                             const void *shifts, const mluOpTensorDescriptor_t output_desc,
+                                             void *output);
+
+MLUOP_API mluOpStatus_t mluOpGetVoxelizationWorkspaceSize(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t points_desc, const mluOpTensorDescriptor_t voxel_size_desc,
+    const mluOpTensorDescriptor_t coors_range_desc, const int max_points, const int max_voxels, const int ndim,
+    const bool deterministic, const mluOpTensorDescriptor_t voxels_desc, const mluOpTensorDescriptor_t coors_desc,
+    const mluOpTensorDescriptor_t num_points_per_voxel_desc, const mluOpTensorDescriptor_t voxel_num_desc,
+    size_t *workspace_size);
+
+MLUOP_API mluOpStatus_t mluOpVoxelization(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t points_desc, const void *points,
+    const mluOpTensorDescriptor_t voxel_size_desc, const void *voxel_size,
+    const mluOpTensorDescriptor_t coors_range_desc, const void *coors_range, const int max_points,
+    const int max_voxels, const int ndim, const bool deterministic, void *workspace, const size_t workspace_size,
+    const mluOpTensorDescriptor_t voxels_desc, void *voxels, const mluOpTensorDescriptor_t coors_desc, void *coors,
+    const mluOpTensorDescriptor_t num_points_per_voxel_desc, void *num_points_per_voxel,
+    const mluOpTensorDescriptor_t voxel_num_desc, void *voxel_num);
+
+/* Without weight its descriptor and its data are NULL, or the descriptor has no elements. */
+MLUOP_API mluOpStatus_t mluOpFocalLossSigmoidForward(
+    mluOpHandle_t handle, const mluOpComputationPreference_t prefer, const mluOpLossReduction_t reduction,
+    const mluOpTensorDescriptor_t input_desc, const void *input, const mluOpTensorDescriptor_t target_desc,
+    const void *target, const mluOpTensorDescriptor_t weight_desc, const void *weight, const float alpha,
+    const float gamma, const mluOpTensorDescriptor_t output_desc, void *output);
+
+MLUOP_API mluOpStatus_t mluOpMoeDispatchForward(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t gates_desc, const void *gates,
+    const mluOpTensorDescriptor_t indices_desc, const void *indices, const mluOpTensorDescriptor_t locations_desc,
+    const void *locations, const mluOpTensorDescriptor_t input_desc, const void *input, const int samples,
+    const int capacity, const int hidden, const int num_experts, const mluOpTensorDescriptor_t dispatch_desc,
+    void *dispatch);
+
+MLUOP_API mluOpStatus_t mluOpBboxOverlaps(mluOpHandle_t handle, const int mode, const bool aligned, const int offset,
+                                          const mluOpTensorDescriptor_t bbox1_desc, const void *bbox1,
+                                          const mluOpTensorDescriptor_t bbox2_desc, const void *bbox2,
+                                          const mluOpTensorDescriptor_t ious_desc, void *ious);
 
 MLUOP_API mluOpStatus_t mluOpPointsInBoxes(mluOpHandle_t handle, const mluOpTensorDescriptor_t points_desc,
                                            const void *points, const mluOpTensorDescriptor_t boxes_desc,

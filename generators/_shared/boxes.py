@@ -166,6 +166,11 @@ def _on_lattice(points: Array, boxes: Array, dtype: DType) -> Array:
     return fits
 
 
+def is_on_lattice(points: Array, boxes: Array, dtype: DType) -> Array:
+    """bool [K] of points [K, 3] and boxes [K, 7]: no step of an evaluation in that type rounds."""
+    return _on_lattice(points, boxes, dtype)
+
+
 def find_undefined(points: str, boxes: str) -> Callable[[OpCall, Baseline], str | None]:
     """For `left_open`: NaN in a point, or a box that is not finite."""
 

@@ -68,7 +68,9 @@ def by_preference(*dtypes: DType) -> Mapping[DType, tuple[Criterion, ...] | Crit
 def preference(field: str, number: int, message: str, allowed: tuple[int, ...] = ()) -> ParamMessage:
     """The one parameter, HIGH_PRECISION unless a file says otherwise."""
     enum = EnumSpec("ComputationPreference", _PREFERENCES)
-    return ParamMessage(field, number, message, (ParamField("prefer", 1, "enum", default=1, enum=enum, allowed=allowed),))
+    return ParamMessage(
+        field, number, message, (ParamField("prefer", 1, "enum", default=1, enum=enum, allowed=allowed),)
+    )
 
 
 def rounded_bound(result: Array, threshold: float) -> Bound:
@@ -316,8 +318,10 @@ def shapes_space(recipe: str, dtypes: tuple[DType, ...], values: Mapping[DType, 
         draw=draw,
         elements=lambda at: math.prod(dims_at(at)),
         # Nobody says what strides of no elements are.
-        defined=lambda call: not any(
-            arg is not None and arg.desc.is_empty and arg.strides is not None
-            for arg in (*call.inputs.values(), *call.outputs.values())
+        defined=lambda call: (
+            not any(
+                arg is not None and arg.desc.is_empty and arg.strides is not None
+                for arg in (*call.inputs.values(), *call.outputs.values())
+            )
         ),
     )

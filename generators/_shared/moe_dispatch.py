@@ -26,6 +26,7 @@ from mluops_gtest.authoring import (
 from mluops_gtest.authoring.reductions import Reduction, changed, renumbered
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
+from .bit_patterns import KINDS, BitPatterns
 from .products import SUBNORMAL, Values, draw_factor
 
 FIELDS: Final = ("samples", "capacity", "hidden", "num_experts")
@@ -52,12 +53,15 @@ def moe_input(name: str) -> TensorSpec:
     return TensorSpec(name, SHAPES[name], (dtype,), None, names=_POSITIONS.get(name), outside=outside)
 
 
+def never_large(*of_samples: str) -> Mapping[str, str]:
+    """`subsumed`: what an int32 parameter leaves no call for."""
+    return {f"{name}_large": "it has `samples` elements, and samples is an int32" for name in of_samples}
+
+
 def never_reached(*of_samples: str) -> Mapping[str, str]:
-    """`subsumed`: what an int32 parameter, and lengths that are not negative, leave no call for."""
-    return {
-        **{f"{name}_large": "it has `samples` elements, and samples is an int32" for name in of_samples},
-        **dict.fromkeys(("samples", "hidden"), "it is the length of an axis, which is not negative"),
-    }
+    """The same where lengths, which are not negative, are asked for before parameters."""
+    lengths = dict.fromkeys(("samples", "hidden"), "it is the length of an axis, which is not negative")
+    return {**never_large(*of_samples), **lengths}
 
 
 class Routing(NamedTuple):
@@ -130,6 +134,15 @@ def slots_read(call: OpCall) -> Array:
     return np.where(routed, experts * call.param("capacity") + places, -1)
 
 
+def torch_routing(call: OpCall, inputs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Samples that are routed, and their slots, as tensors of torch; for kernels."""
+    indices, locations = inputs["indices"].long(), inputs["locations"].long()
+    experts, capacity = call.param("num_experts"), call.param("capacity")
+    fits = (indices >= 0) & (indices < experts) & (locations >= 0) & (locations < capacity)
+    samples = fits.nonzero().squeeze(1)
+    return samples, (indices * capacity + locations)[samples]
+
+
 # Recipes. natural: every expert's locations are 0, 1, 2 … in the order of samples, and tokens beyond K are dropped.
 # distinct: no slot twice, both ends of dispatch among them; any: slots anywhere; crowded: a few slots for all samples;
 # sides: every third sample leaves the ranges by one of the four sides, in turn; none: all do.
@@ -147,6 +160,8 @@ _CROWD: Final = 3
 _SPECIAL_GATES: Final = (0.0, -1.0, 1.0, 2.0**100)
 _LARGE: Final = 2.0**100
 _NOT_FINITE: Final = {"nan": np.nan, "inf": np.inf, "negative_inf": -np.inf}
+# What rows of a dispatch hold that nobody writes: NaN with any payload, infinities.
+_HELD: Final = BitPatterns("dispatch_before", "sorts", KINDS)
 _DEFAULTS: Final = {"samples": 12, "capacity": 5, "hidden": 4, "num_experts": 3}
 
 
@@ -200,11 +215,10 @@ class MoeOperands:
             return p["num_experts"] * p["capacity"], p["hidden"]
         return (p["samples"], p["hidden"]) if SHAPES[name] == SHAPES["input"] else (p["samples"],)
 
-    def values(
-        self, draw: Draw, p: Mapping[str, Any], kind: Values, gates: Gates = "drawn", terms: int = 1
-    ) -> dict[str, Array]:
-        """Both operands, for sums of so many products."""
-        made = {}
+    def values(self, draw: Draw, p: Mapping[str, Any], kind: Values, gates: Gates = "drawn") -> dict[str, Array]:
+        """Both operands."""
+        # A number per sample is the sum over a row, all else is one product.
+        made, terms = {}, p["hidden"] if SHAPES[self.output] == "[samples]" else 1
         for name, sign in ((self.first, 1), (self.second, -1)):
             stream, shape = draw.stream(name), self.shape(name, p)
             made[name] = draw_factor(stream, kind, DType.FLOAT, shape, terms=max(1, terms), sign=sign)  # type: ignore[arg-type]
@@ -275,9 +289,10 @@ class MoeOperands:
                 put(self.second, _LARGE)
             case ["idle", value]:
                 for name, array in made.items():
-                    array[np.setdiff1d(np.arange(len(array)), slots if name == "dispatch" else samples)] = _NOT_FINITE[
-                        value
-                    ]
+                    idle = np.setdiff1d(np.arange(len(array)), slots if name == "dispatch" else samples)
+                    array[idle] = _NOT_FINITE[value]
+                if self.output == "dispatch":
+                    made["dispatch_before"] = _HELD.drawn(draw, dtype, self.shape("dispatch", p), value)
         return self.made(draw, p, dtype, indices, locations, made)
 
     def made(
@@ -289,7 +304,7 @@ class MoeOperands:
         inputs = {"indices": indices, "locations": locations, **values}
         shape = self.shape(self.output, p)
         if self.output == "dispatch":
-            inputs["dispatch_before"] = draw.stream("dispatch_before").mantissas(shape, (-8, 8))
+            inputs.setdefault("dispatch_before", draw.stream("dispatch_before").mantissas(shape, (-8, 8)))
         return RecipeOutput(inputs, p, outputs={self.output: shape})
 
     @property

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Operator, mistakes
+from mluops_gtest.authoring import Array, Mutant, OpCall, Operator, Status, mistakes
 from mluops_gtest.authoring.narrowing import NARROW
 from mluops_gtest.authoring.roundings import through_half
 from mluops_gtest.authoring.suspects import Suspect, misread
@@ -181,7 +181,7 @@ def factor_suspects(output: str, answer: Answer) -> dict[str, Suspect]:
         "gates have no sign": of(misread(gates=np.abs)),
         "every gate is the first one": of(misread(gates=lambda gates: np.full_like(gates, gates[0]))),
         "gates are those of the sample behind": of(misread(gates=lambda gates: np.roll(gates, -1))),
-        "gates are by slot": lambda call: {output: answer(_gates_by_slot(call), routed(call))},
+        "gates are by slot": lambda call: {output: answer(by_slot("gates", call), routed(call))},
     }
 
 
@@ -190,10 +190,11 @@ def _squared(gates: Array) -> Array:
         return gates * gates
 
 
-def _gates_by_slot(call: OpCall) -> OpCall:
-    routing, gates = routed(call), call.array("gates").copy()
-    gates[routing.samples] = np.take(call.array("gates"), routing.slots, mode="wrap")
-    return misread(gates=lambda _: gates)(call)
+def by_slot(name: str, call: OpCall) -> OpCall:
+    """The call whose samples read that input where their slots say."""
+    routing, own = routed(call), call.array(name).copy()
+    own[routing.samples] = np.take(call.array(name), routing.slots, 0, mode="wrap")
+    return misread(**{name: lambda _: own})(call)
 
 
 _OF_GATES: Final = {
@@ -206,6 +207,19 @@ _OF_GATES: Final = {
 }
 
 
+def computed(operator: Operator, name: str, message: str, write: Callable[[OpCall], Array]) -> Mutant:
+    """Calls that compute have this output, all others the kernel's answer."""
+
+    def run(call: OpCall) -> Status:
+        if operator.answer(call).check is not None:
+            return operator.kernel(call)
+        with np.errstate(all="ignore"):
+            call.array(operator.outputs[0].id)[...] = write(call)
+        return Status.SUCCESS
+
+    return Mutant(name, message, run)
+
+
 def moe_mutants(
     operator: Operator, answer: Answer, operands: tuple[str, str], output: str, rows: str
 ) -> Iterator[Mutant]:
@@ -215,22 +229,15 @@ def moe_mutants(
         yield from mistakes.suspected(operator, _OF_GATES)
     right = operator.kernel
 
-    def computed(name: str, message: str, write: Callable[[OpCall], Array]) -> Mutant:
-        def spoil(call: OpCall) -> None:
-            if operator.answer(call).check is None:
-                with np.errstate(all="ignore"):
-                    call.array(output)[...] = write(call)
-
-        return mistakes.spoilt(name, message, right, spoil)
-
     def narrowed(narrow: Callable[[Array], Array], call: OpCall) -> Array:
         return answer(misread(**dict.fromkeys(operands, narrow))(call), routed(call))
 
     for name, narrow in _NARROW.items():
-        yield computed(f"{name}_inputs", f"rounds operands to {name}", partial(narrowed, narrow))
+        yield computed(operator, f"{name}_inputs", f"rounds operands to {name}", partial(narrowed, narrow))
     for name, message, keep in NARROW:
         if name == "int8":
             yield computed(
+                operator,
                 f"{name}_slots",
                 f"keeps slots in {message}",
                 lambda call, keep=keep: answer(  # type: ignore[misc]

@@ -12,7 +12,8 @@ from mluops_gtest.authoring.suspects import with_inputs
 
 from .tin_shift import TinShift
 
-# Shifts that pass through float32 are no mistake that shows: what it rounds is larger than any T.
+# In the order of the suspects, behind the one of the definition. Shifts that pass through float32 are no mistake that
+# shows: what it rounds is larger than any T.
 _SUSPECTED: Final = (
     "reversed",
     "cyclic",
@@ -54,7 +55,7 @@ def shift_mutants(operator: Operator, shift: TinShift) -> tuple[Mutant, ...]:
         return (..., slice(-1, None)) if values.itemsize == 2 and values.shape[3] % 2 else slice(0)
 
     return (
-        *mistakes.suspected(operator, dict(zip(_SUSPECTED, operator.suspects, strict=False))),
+        *mistakes.suspected(operator, dict(zip(_SUSPECTED, list(operator.suspects)[1:], strict=True))),
         *(
             with_shifts(f"shifts_in_{name}", f"keeps shifts in {words}", narrow)
             for name, words, narrow in NARROW
@@ -68,11 +69,16 @@ def shift_mutants(operator: Operator, shift: TinShift) -> tuple[Mutant, ...]:
         *wrong_copies(output, shift.copies, row="clip"),
         mistakes.spoilt("masked", "multiplies what leaves the frames with 0", right, masked),
         mistakes.left("odd_half_left", "copies halves in pairs", right, output, odd_pixel),
+        mistakes.left(
+            "last_channel_left", "does not write the last channel", right, output, lambda _: np.s_[:, :, -1:]
+        ),
         mistakes.left("last_frame_left", "does not write the last frame", right, output, lambda _: np.s_[:, -1:]),
         *mistakes.tails_left(right, output, 1, "frames", (4, 64)),
         *mistakes.tails_left(right, output, 2, "channels", (4, 64)),
         *mistakes.tails_left(right, output, 3, "pixels", (16, 64)),
         mistakes.part_left(right, output, 2, "channels"),
+        mistakes.part_left(right, output, 3, "pixels"),
         mistakes.first_length_kept(right, output, 1, "frames"),
+        mistakes.first_length_kept(right, output, 2, "channels"),
         mistakes.input_cleared(right, shift.fed),
     )

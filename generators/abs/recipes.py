@@ -45,7 +45,9 @@ def _drawn(draw: Draw, dtype: DType, dims: Shape, values: str) -> Array:
         return np.resize(np.array([0, 1 << 8 * dtype.itemsize - 1], dtype.bits), dims).view(dtype.storage)
     if dtype is DType.INT32:
         drawn = draw.stream("x").integers(1 - (1 << 31), 1 << 31, dims).astype("<i4")
-        ends = np.array([-1, 1, 1 - (1 << 31), (1 << 31) - 1, -(1 << 24) - 1, (1 << 24) + 1, -(1 << 16), -256, 0], "<i4")
+        ends = np.array(
+            [-1, 1, 1 - (1 << 31), (1 << 31) - 1, -(1 << 24) - 1, (1 << 24) + 1, -(1 << 16), -256, 0], "<i4"
+        )
         return {"equal": np.full(dims, -77, "<i4"), "edges": np.resize(ends, dims)}.get(values, drawn)
     if values == "edges":
         return np.resize(elementwise.mantissa_ends(dtype), dims)

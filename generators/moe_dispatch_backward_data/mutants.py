@@ -4,11 +4,11 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Mutant, OpCall, Status, mistakes
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
 from mluops_gtest.authoring.roundings import flushed
 
 from .._shared import moe_dispatch as moe
-from .._shared.wrong_moe_dispatch import moe_mutants
+from .._shared.wrong_moe_dispatch import computed, moe_mutants
 from . import OPERATOR, gradients, kernel
 
 _OUTPUT: Final = "grad_input"
@@ -19,24 +19,20 @@ def _unrouted(call: OpCall) -> object:
     return moe.slots_read(call) < 0 if call.param("capacity") * call.param("num_experts") else slice(0)
 
 
-def _scattered(call: OpCall) -> None:
+def _scattered(call: OpCall) -> Array:
     """The sample's place and the slot are exchanged."""
-    if OPERATOR.answer(call).check is None:
-        samples, slots = moe.routed(call)
-        grad, dispatch = call.array(_OUTPUT), call.array("dispatch")
-        fits = (slots < len(grad)) & (samples < len(dispatch))
-        grad[...] = 0
-        with np.errstate(all="ignore"):
-            grad[slots[fits]] = call.array("gates")[samples[fits], None] * dispatch[samples[fits]]
+    samples, slots = moe.routed(call)
+    grad, dispatch = np.zeros_like(call.array(_OUTPUT)), call.array("dispatch")
+    fits = (slots < len(grad)) & (samples < len(dispatch))
+    grad[slots[fits]] = call.array("gates")[samples[fits], None] * dispatch[samples[fits]]
+    return grad
 
 
-def _masked(call: OpCall) -> None:
+def _masked(call: OpCall) -> Array:
     """What is not routed is multiplied with 0."""
-    if OPERATOR.answer(call).check is None:
-        slots = np.maximum(moe.slots_read(call), 0)
-        with np.errstate(all="ignore"):
-            mask = np.where(moe.slots_read(call) >= 0, np.float32(1), np.float32(0))[:, None]
-            call.array(_OUTPUT)[...] = call.array("gates")[:, None] * call.array("dispatch")[slots] * mask
+    slots = moe.slots_read(call)
+    mask = np.where(slots >= 0, np.float32(1), np.float32(0))[:, None]
+    return call.array("gates")[:, None] * call.array("dispatch")[np.maximum(slots, 0)] * mask
 
 
 def _limited(call: OpCall) -> Status:
@@ -66,8 +62,8 @@ MUTANTS: Final = (
         _OUTPUT,
         lambda call: slice(None) if call.tensor("dispatch").desc.is_empty else slice(0),
     ),
-    mistakes.spoilt("scattered", "scatters rows instead of gathering them", kernel, _scattered),
-    mistakes.spoilt("masked", "multiplies with 0 what is not routed", kernel, _masked),
+    computed(OPERATOR, "scattered", "scatters rows instead of gathering them", _scattered),
+    computed(OPERATOR, "masked", "multiplies with 0 what is not routed", _masked),
     Mutant("no_more_than_slots", "demands S ≤ E · K", _limited),
     *mistakes.tails_left(kernel, _OUTPUT, 1, "columns", (16, 64)),
     mistakes.part_left(kernel, _OUTPUT, 1, "columns"),

@@ -8,9 +8,11 @@ from mluops_gtest.authoring.copy_of import define_copies
 
 from .._shared.tin_shift import TinShift
 
+# §1.2: G divides C, and group g is the contiguous channels from g·C/G on; §1.1 calls T what mmcv calls G.
+# §1.4: any int32 is a shift; one by T and more leaves zeros, which are the operator's work.
 SHIFT: Final = TinShift("grad_output", "grad_input")
 # The gradient of forward would move by −shifts. The header describes a shift by shifts, the library launches one kernel
-# for both, mmcv's two kernels are alike and get the same shifts: backward is forward's shift of the gradients.
+# for both, mmcv's two kernels are alike and get the same shifts: backward is forward's shift of the gradients (§1.2).
 DEFINITION: Final = define_copies("grad_input", SHIFT.copies, row="clip")
 
 OPERATOR = Operator(
@@ -22,6 +24,7 @@ OPERATOR = Operator(
     outputs=SHIFT.outputs,
     params=None,
     axes=SHIFT.axes,
+    # §1.1: T alone may be 0.
     checks=SHIFT.checks,
     subsumed=SHIFT.subsumed,
     definition=DEFINITION,

@@ -8,6 +8,8 @@ from mluops_gtest.authoring.copy_of import define_copies
 
 from .._shared.tin_shift import TinShift
 
+# §1.2: G divides C, and group g is the contiguous channels from g·C/G on; §1.1 calls T what mmcv calls G.
+# §1.4: any int32 is a shift; one by T and more leaves zeros, which are the operator's work.
 SHIFT: Final = TinShift("input", "output")
 DEFINITION: Final = define_copies("output", SHIFT.copies, row="clip")
 
@@ -20,6 +22,7 @@ OPERATOR = Operator(
     outputs=SHIFT.outputs,
     params=None,
     axes=SHIFT.axes,
+    # §1.1: T alone may be 0.
     checks=SHIFT.checks,
     subsumed=SHIFT.subsumed,
     definition=DEFINITION,

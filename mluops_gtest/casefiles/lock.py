@@ -1,4 +1,7 @@
-"""Locks, one per operator: a line per declared case with digests of its values, so that large ones need no file."""
+"""Locks, one per operator: a line per declared case with digests of its values, so that large ones need no file.
+
+Of a derived case what follows from the line of its base is left out.
+"""
 
 import json
 import math
@@ -8,12 +11,15 @@ from pathlib import Path
 from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import msgspec
+from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ContentError, repr_short
 from mluops_gtest.base.files import TEXT, replace_file
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.typed_files import MAX_INTEGER, Source, convert, decode_json, keep_plain, read_bytes
-from mluops_gtest.core.tensor import DType
+from mluops_gtest.core.call import Params
+from mluops_gtest.core.case import Case, CaseDraft, Change
+from mluops_gtest.core.tensor import DType, Layout, Tensor, TensorDesc, digest_tensors
 
 LOCK_NAME: Final = "baselines.lock"
 # Hexadecimal digits of SHA-256 that are kept: 128 bits.
@@ -250,3 +256,88 @@ def _line(entry: LockEntry) -> list[Any] | dict[str, Any]:
     if entry.is_folded:
         return [entry.id.partition("/")[2], entry.declared, entry.stored, *([entry.params] if entry.params else [])]
     return {name: getattr(entry, name) for name in _NAMES if name != "degenerate" or entry.degenerate}
+
+
+def lock_entry(case: Case, declared: str, stored: str = "") -> LockEntry:
+    """What the lock file records of a case, with the digests of its declaration and of its committed file."""
+    return LockEntry(
+        id=case.id,
+        declared=declared,
+        stored=stored,
+        inputs=digest_tensors(case.inputs),
+        baseline=digest_tensors(case.outputs),
+        tensors={"inputs": _described(case.inputs), "outputs": _described(case.outputs)},
+        params=_plain(case.params),
+        degenerate=case.expect.degenerate or "",
+    )
+
+
+def unfold_entry(entry: LockEntry, draft: CaseDraft, lock: Mapping[str, LockEntry]) -> LockEntry:
+    """The line with descriptors and parameters as they follow from the line of the case's base and what it changes."""
+    base = lock.get(draft.base)
+    if not entry.is_folded or base is None:
+        return entry
+    tensors: LockedTensors = {
+        "inputs": [_changed_line(one, draft.changes.get(one["id"])) for one in base.tensors["inputs"]],
+        "outputs": [_changed_line(one, draft.changes.get(one["id"])) for one in base.tensors["outputs"]],
+    }
+    params = {**base.params, **_plain(draft.changed_params), **entry.params}
+    return replace(entry, tensors=tensors, params={name: one for name, one in params.items() if one is not None})
+
+
+def whole_entry(entry: LockEntry, draft: CaseDraft, lock: Mapping[str, LockEntry]) -> LockEntry:
+    """The unfolded line with the digests of tensors without values."""
+    if not entry.is_folded:
+        return entry
+    entry = unfold_entry(entry, draft, lock)
+    inputs, outputs = (digest_tensors(map(_bare, entry.tensors[side])) for side in ("inputs", "outputs"))
+    return replace(entry, inputs=inputs, baseline=outputs)
+
+
+def fold_entry(entry: LockEntry, draft: CaseDraft, lock: Mapping[str, LockEntry]) -> LockEntry:
+    """The line without what follows from that of the case's base; the same line where something does not."""
+    follows = unfold_entry(entry.folded({}), draft, lock).params
+    folded = entry.folded({name: entry.params.get(name) for name in follows if follows[name] != entry.params.get(name)})
+    return folded if entry.stored and whole_entry(folded, draft, lock) == entry else entry
+
+
+def _changed_line(one: LockedTensor, change: Change | None) -> LockedTensor:
+    if change is None:
+        return one
+    dims = one["dims"] if change.dims is None else list(change.dims)
+    line: LockedTensor = {**one, "dtype": change.dtype or one["dtype"], "layout": change.layout or one["layout"]}
+    line["dims"] = dims
+    if change.strides is not None:
+        line["strides"] = list(change.strides)
+    return line
+
+
+def _bare(one: LockedTensor) -> Tensor:
+    strides = tuple(one["strides"]) if "strides" in one else None
+    desc = TensorDesc(DType.named(one["dtype"]), Layout.named(one["layout"]), tuple(one["dims"]), strides)
+    return Tensor(one["id"], desc).without_values()
+
+
+def same_values(case: Case, locked: LockEntry) -> bool:
+    """Inputs and parameters are those of the lock's line."""
+    return _plain(case.params) == locked.params and digest_tensors(case.inputs) == locked.inputs
+
+
+def _plain(params: Params) -> dict[str, Any]:
+    return {name: plain_json(value) for name, value in params.items()}
+
+
+def _described(tensors: Iterable[Tensor]) -> list[LockedTensor]:
+    described = []
+    for tensor in tensors:
+        desc = tensor.desc
+        line: LockedTensor = {
+            "id": tensor.id,
+            "dtype": desc.dtype.value,
+            "layout": desc.layout.value,
+            "dims": list(desc.dims),
+        }
+        if desc.strides is not None:
+            line["strides"] = list(desc.strides)
+        described.append(line)
+    return described

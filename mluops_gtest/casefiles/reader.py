@@ -267,7 +267,7 @@ class _Reading:
             notes=tuple(self.notes),
             theory={figure: getattr(node, figure) for figure in THEORY if node.HasField(figure)},
         )
-        whole = case.with_held()
+        whole = case.with_shared_buffers()
         if whole is None:
             pairs = " and ".join(f"{one.id} what {one.becomes} holds" for one in inputs if one.becomes)
             raise CaseFileError(f"{pairs} before the call, so they must have one type and one shape")

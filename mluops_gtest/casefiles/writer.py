@@ -251,7 +251,7 @@ class CallFolderWriter:
         }
         for tensor in description["tensors"]:
             # An output that one element cannot fill is there before the call, as an input is, or instead of one.
-            is_filled = "fill" in tensor and tensor["id"] not in self._operators[call.operator].held
+            is_filled = "fill" in tensor and tensor["id"] not in self._operators[call.operator].initial_contents
             if tensor["id"] in files and not is_filled and (tensor["role"] == "input" or tensor["bytes"]):
                 arg = call.tensor(tensor["id"])
                 whole_buffer(arg, call.array(tensor["id"])).tofile(files[tensor["id"]])

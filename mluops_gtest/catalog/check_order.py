@@ -145,6 +145,10 @@ def _exclusion(search: Search, first: int, later: int) -> str:
         and all(look.case.has(name) and look.case.tensor(name).desc.is_empty for look in looks[0] for name in nulls)
     ):
         return NO_POINTER
+    # Where a tensor is asked for late, what the first one looks at is not there.
+    bare = {kind.target for look in looks[1] for kind in look.kinds if kind.what == "desc_null"}
+    if bare and {kind.target for look in looks[0] for kind in look.kinds} == bare:
+        return NO_DESCRIPTOR
     # Whatever makes a check in front of both answer is no way to break the later one.
     later_looks = [look for look in looks[1] if look.answer is None or look.answer >= first]
     pairs = list(product(looks[0], later_looks))

@@ -1,4 +1,4 @@
-"""One declared or drawn case made complete, with the line that the lock has of it."""
+"""One declared or drawn case made complete."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from mluops_gtest.authoring.calls import dtype_of
 from mluops_gtest.authoring.random import MAX_LANES, Draw
 from mluops_gtest.base.errors import ContentError, DeclarationError, HarnessError, OperatorError, repr_short, suggestion
-from mluops_gtest.casefiles.lock import LockedTensor, LockedTensors, LockEntry, plain_json
 from mluops_gtest.core.buffers import (
     ask_about_call,
     baseline_of,
@@ -33,72 +32,7 @@ from mluops_gtest.core.declaration import (
     plain_params,
 )
 from mluops_gtest.core.operator import Operator, call_operator_function, raised_at, raised_by, source_of
-from mluops_gtest.core.tensor import Array, Criterion, DType, Layout, Tensor, TensorDesc, digest_tensors
-
-
-def lock_entry(case: Case, declared: str, stored: str = "") -> LockEntry:
-    """What the lock file records of a case, with the digests of its declaration and of its committed file."""
-    return LockEntry(
-        id=case.id,
-        declared=declared,
-        stored=stored,
-        inputs=digest_tensors(case.inputs),
-        baseline=digest_tensors(case.outputs),
-        tensors={"inputs": _described(case.inputs), "outputs": _described(case.outputs)},
-        params=_plain(case.params),
-        degenerate=case.expect.degenerate or "",
-    )
-
-
-def unfold_entry(entry: LockEntry, draft: CaseDraft, lock: Mapping[str, LockEntry]) -> LockEntry:
-    """The line with descriptors and parameters as they follow from the line of the case's base and what it changes."""
-    base = lock.get(draft.base)
-    if not entry.is_folded or base is None:
-        return entry
-    tensors: LockedTensors = {
-        "inputs": [_changed_line(one, draft.changes.get(one["id"])) for one in base.tensors["inputs"]],
-        "outputs": [_changed_line(one, draft.changes.get(one["id"])) for one in base.tensors["outputs"]],
-    }
-    params = {**base.params, **_plain(draft.changed_params), **entry.params}
-    return replace(entry, tensors=tensors, params={name: one for name, one in params.items() if one is not None})
-
-
-def whole_entry(entry: LockEntry, draft: CaseDraft, lock: Mapping[str, LockEntry]) -> LockEntry:
-    """The unfolded line with the digests of tensors without values."""
-    if not entry.is_folded:
-        return entry
-    entry = unfold_entry(entry, draft, lock)
-    inputs, outputs = (digest_tensors(map(_bare, entry.tensors[side])) for side in ("inputs", "outputs"))
-    return replace(entry, inputs=inputs, baseline=outputs)
-
-
-def fold_entry(entry: LockEntry, draft: CaseDraft, lock: Mapping[str, LockEntry]) -> LockEntry:
-    """The line without what follows from that of the case's base; the same line where something does not."""
-    follows = unfold_entry(entry.folded({}), draft, lock).params
-    folded = entry.folded({name: entry.params.get(name) for name in follows if follows[name] != entry.params.get(name)})
-    return folded if entry.stored and whole_entry(folded, draft, lock) == entry else entry
-
-
-def _changed_line(one: LockedTensor, change: Change | None) -> LockedTensor:
-    if change is None:
-        return one
-    dims = one["dims"] if change.dims is None else list(change.dims)
-    line: LockedTensor = {**one, "dtype": change.dtype or one["dtype"], "layout": change.layout or one["layout"]}
-    line["dims"] = dims
-    if change.strides is not None:
-        line["strides"] = list(change.strides)
-    return line
-
-
-def _bare(one: LockedTensor) -> Tensor:
-    strides = tuple(one["strides"]) if "strides" in one else None
-    desc = TensorDesc(DType.named(one["dtype"]), Layout.named(one["layout"]), tuple(one["dims"]), strides)
-    return bare_tensor(Tensor(one["id"], desc))
-
-
-def same_values(case: Case, locked: LockEntry) -> bool:
-    """Inputs and parameters are those of the lock's line."""
-    return _plain(case.params) == locked.params and digest_tensors(case.inputs) == locked.inputs
+from mluops_gtest.core.tensor import Array, Criterion, DType, Layout, Tensor, TensorDesc
 
 
 def declared_criteria(
@@ -121,26 +55,6 @@ def as_declared(case: Case, draft: CaseDraft, operator: Operator) -> Case:
         expect = replace(expect, degenerate=degenerate)
     criteria = declared_criteria(draft, operator, case.outputs, case.facts)
     return replace(case, tags=draft.tags, doc=draft.doc, expect=expect, criteria=criteria, declared=True)
-
-
-def _plain(params: Params) -> dict[str, Any]:
-    return {name: plain_json(value) for name, value in params.items()}
-
-
-def _described(tensors: Iterable[Tensor]) -> list[LockedTensor]:
-    described = []
-    for tensor in tensors:
-        desc = tensor.desc
-        line: LockedTensor = {
-            "id": tensor.id,
-            "dtype": desc.dtype.value,
-            "layout": desc.layout.value,
-            "dims": list(desc.dims),
-        }
-        if desc.strides is not None:
-            line["strides"] = list(desc.strides)
-        described.append(line)
-    return described
 
 
 def _refusal(draft: CaseDraft, words: str) -> DeclarationError:
@@ -296,7 +210,7 @@ def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
     specs = [spec for spec in operator.inputs if spec.id in made.inputs]
     layouts = {spec.id: made.layouts.get(spec.id, spec.own_layouts[0]) for spec in specs}
     inputs = tuple(_tensor(spec, made.inputs[spec.id], layouts[spec.id]) for spec in specs)
-    held = {name: made.inputs[of].shape for name, of in operator.held.items()}
+    held = {name: made.inputs[of].shape for name, of in operator.initial_contents.items()}
     made = replace(made, outputs={**held, **made.outputs})
     case = Case(
         id=draft.id,
@@ -316,9 +230,11 @@ def _draw(draft: CaseDraft, operator: Operator, made: RecipeOutput) -> Case:
         plain = replace(case, outputs=known, expect=type(case.expect)())
         baseline = baseline_of(operator, bind_values(plain, operator))
         outputs = tuple(_output(s, baseline.outputs[s.id].shape, draft.dtype) for s in operator.outputs)
-    whole = replace(case, outputs=outputs, criteria=declared_criteria(draft, operator, outputs, case.facts)).with_held()
+    whole = replace(
+        case, outputs=outputs, criteria=declared_criteria(draft, operator, outputs, case.facts)
+    ).with_shared_buffers()
     if whole is None:
-        pairs = " and ".join(f"{name} what {output} holds" for output, name in operator.held.items())
+        pairs = " and ".join(f"{name} what {output} holds" for output, name in operator.initial_contents.items())
         raise _refusal(
             draft, f": {pairs} before the call, so they must have one type and one shape. Correct the recipe."
         )
@@ -457,16 +373,11 @@ def _without_baseline(case: Case, operator: Operator, answer: CheckVerdict, *, b
         case,
         criteria=((),) * len(case.outputs) if bare else case.criteria,
         inputs=tuple(
-            bare_tensor(one) if bare or one.desc.is_strided or one.data is None else one for one in case.inputs
+            one.without_values() if bare or one.desc.is_strided or one.data is None else one for one in case.inputs
         ),
-        outputs=tuple(map(bare_tensor, case.outputs)),
+        outputs=tuple(one.without_values() for one in case.outputs),
         params={**case.params, **(dict.fromkeys(operator.results, 0) if answer.status == Status.SUCCESS else {})},
     )
-
-
-def bare_tensor(tensor: Tensor) -> Tensor:
-    """The tensor without values; one without elements has them all."""
-    return replace(tensor, data=np.empty(0, tensor.desc.dtype.storage) if tensor.desc.is_empty else None)
 
 
 def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
@@ -474,7 +385,7 @@ def _with_baseline(case: Case, draft: CaseDraft, operator: Operator) -> Case:
         if tensor.data is None and not tensor.desc.is_empty:
             words = f" computes, but `change` took the values of {tensor.id!r}. Make type and shape by the recipe."
             raise _refusal(draft, words)
-    inputs = tuple(bare_tensor(one) if one.data is None else one for one in case.inputs)
+    inputs = tuple(one.without_values() if one.data is None else one for one in case.inputs)
     case = replace(case, inputs=inputs)
     for tensor in case.outputs:
         _refuse_large(draft, tensor.id, tensor.desc.dims)

@@ -253,7 +253,9 @@ def _bisect(holds: int, breaks: int, check: str, broken_at: Callable[[int], froz
 def case_symbols(case: Case, operator: Operator) -> dict[str, int]:
     """The value of every size in a case; refused where one name stands for two values or a product is wrong."""
     known = {name: value for name, value in case.params.items() if isinstance(value, int)}
-    axes = [pair for tensor in case.tensors for pair in _each_axis(tensor, operator, case.params)]
+    # What a call may lack, and has no elements of, has no sizes.
+    tensors = [one for one in case.tensors if not (one.id in operator.optional and one.desc.is_empty)]
+    axes = [pair for tensor in tensors for pair in _each_axis(tensor, operator, case.params)]
     found: dict[str, int] = {}
     for where, axis, length in axes:
         name = axis.symbol

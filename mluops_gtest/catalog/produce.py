@@ -21,12 +21,20 @@ from msgspec.structs import replace
 from mluops_gtest.base.errors import ContentError, UndefinedCallError, UnwritableError, UsageError
 from mluops_gtest.base.files import TEXT, place_below, replace_file
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.casefiles.lock import LockEntry, case_path, read_locks, write_locks
+from mluops_gtest.casefiles.lock import (
+    LockEntry,
+    case_path,
+    fold_entry,
+    lock_entry,
+    read_locks,
+    whole_entry,
+    write_locks,
+)
 from mluops_gtest.casefiles.reader import read_case
 from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.casefiles.writer import case_text, write_case
 from mluops_gtest.catalog.derived_lock import derived_path
-from mluops_gtest.catalog.make import as_declared, fold_entry, lock_entry, make_case, whole_entry
+from mluops_gtest.catalog.make import as_declared, make_case
 from mluops_gtest.catalog.root import Root
 from mluops_gtest.catalog.selection import Catalogue, Session
 from mluops_gtest.core.buffers import baseline_of, bind_values, expected_results, owned_rows, row_counts

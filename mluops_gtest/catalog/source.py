@@ -31,7 +31,16 @@ from mluops_gtest.authoring.random import Draw
 from mluops_gtest.base.errors import CaseFileError, ContentError, DeclarationError, OperatorError, UnwritableError
 from mluops_gtest.base.files import cache_folder, let_go, mapped, pieces, replace_file, replace_text
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.casefiles.lock import LockEntries, LockEntry, case_path, lock_path, read_locks
+from mluops_gtest.casefiles.lock import (
+    LockEntries,
+    LockEntry,
+    case_path,
+    lock_entry,
+    lock_path,
+    read_locks,
+    same_values,
+    whole_entry,
+)
 from mluops_gtest.catalog.cache import (
     CASE_FILE,
     MADE_FILE,
@@ -43,7 +52,7 @@ from mluops_gtest.catalog.cache import (
     mark_used,
     publish,
 )
-from mluops_gtest.catalog.make import as_declared, lock_entry, make_case, same_values, whole_entry
+from mluops_gtest.catalog.make import as_declared, make_case
 from mluops_gtest.catalog.operators import code_files, python_files
 from mluops_gtest.catalog.selection import Catalogue, Selected
 from mluops_gtest.core.buffers import bind_values, bounds_of, mistake_in

@@ -65,7 +65,7 @@ def read_prototype(text: str, where: str, function: str = "") -> Prototype:
     if not starts or function not in ("", *starts):
         close = ", ".join(difflib.get_close_matches(function, starts, cutoff=0.3)) or "nothing like it"
         found = f"declares no function {function!r}, but {close}" if starts else "has no prototype"
-        raise UsageError(f"{where} {found}. A prototype is e.g. 'mluOpStatus_t mluOpAbs(mluOpHandle_t handle, …);'.")
+        raise UsageError(f"{where} {found}. A prototype is e.g. 'mluOpStatus_t mluOpRowSum(mluOpHandle_t handle, …);'.")
     start = starts[function] if function else list(starts.values())[-1]
     place = f"{where}, line {code.count(chr(10), 0, start.start(1)) + 1}: {start[1]}"
     bracket = re.compile("[()]").search(code, start.end())

@@ -125,14 +125,14 @@ def _describe_tensors(failure: Failure, result: CaseResult) -> Iterator[TensorFa
             if criteria is not None and not tensor.desc.is_empty:
                 expected = expectation.outputs[number].values[: owned_rows(spec, expectation.counts)]
             if tensor.id in expectation.preserved_rows:
-                kept = expectation.kept_elements(tensor)
+                kept = expectation.preserved_elements(tensor)
         if any(isinstance(cause, BeyondBound) and cause.output == tensor.id for cause in result.causes):
             reading = next(one for one in result.elements if one.output == tensor.id)
             allowed = int(np.ravel_multi_index(reading.index, dims)), reading.allowed
         yield describe(
             tensor,
             True,
-            {"expected": expected, "kept": kept, "held": _held(case, tensor, kept)},
+            {"expected": expected, "kept": kept, "held": _initial_content(case, tensor, kept)},
             preset=spec.preset,
             criteria=criteria or failure.operator.usual_criteria(tensor.id, tensor.desc.dtype, case.facts),
             allowed=allowed,
@@ -141,9 +141,9 @@ def _describe_tensors(failure: Failure, result: CaseResult) -> Iterator[TensorFa
         )
 
 
-def _held(case: Case, tensor: Tensor, kept: Array | None) -> Array | None:
+def _initial_content(case: Case, tensor: Tensor, kept: Array | None) -> Array | None:
     """The bits of what the buffer of the output holds before the call, where an input says it; poison between them."""
-    held = case.held_in(tensor.id)
+    held = case.initial_content(tensor.id)
     if held is None or held.data is None:
         return None
     bits = np.broadcast_to(pattern_of(tensor.desc.dtype, None), tensor.desc.extent).copy()

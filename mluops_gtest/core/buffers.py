@@ -308,8 +308,8 @@ def owned_rows(spec: OutputSpec, counts: Mapping[str, int]) -> int | None:
 
 
 def is_constant_baseline(tensor: Tensor, operator: Operator, counts: Mapping[str, int]) -> bool:
-    """What the operator owns of this baseline is constant; an output that counts rows is one number by its nature."""
-    if tensor.id in operator.counts:
+    """What the operator owns of this baseline is constant; what is one number by its nature is never called so."""
+    if tensor.id in operator.numbers:
         return False
     values = tensor.values[: owned_rows(operator.output(tensor.id), counts)].reshape(-1)
     # No element is not called constant.

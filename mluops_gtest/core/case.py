@@ -164,11 +164,11 @@ class Case(Value):
         """What the call has: inputs, then outputs."""
         return (*(tensor for tensor in self.inputs if not tensor.becomes), *self.outputs)
 
-    def held_in(self, output: str) -> Tensor | None:
+    def initial_content(self, output: str) -> Tensor | None:
         """The input whose values the buffer of that output holds when the call begins, or None."""
         return next((tensor for tensor in self.inputs if tensor.becomes == output), None)
 
-    def with_held(self) -> "Case | None":
+    def with_shared_buffers(self) -> "Case | None":
         """The case whose inputs that become outputs have their descriptors; None where type or dims differ."""
         inputs = []
         for tensor in self.inputs:

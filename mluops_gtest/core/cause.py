@@ -235,7 +235,7 @@ class Unwritten(CauseBase):
         return list(self.index)
 
 
-class KeptChanged(CauseBase):
+class PreservedChanged(CauseBase):
     """Elements that the operator must leave as they were have other bits."""
 
     output: str

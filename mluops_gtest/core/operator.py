@@ -176,6 +176,8 @@ class Operator:
     # The parameter fields that are results of the call, and the outputs that say how many rows of others it owns.
     results: tuple[str, ...] = field(init=False, repr=False, compare=False)
     counts: frozenset[str] = field(init=False, repr=False, compare=False)
+    # These, and outputs beside others that have one element in every call: no such number can vary.
+    numbers: frozenset[str] = field(init=False, repr=False, compare=False)
     # Symbol of the shapes → the tensor and the axis that say how long it is.
     definitions: Mapping[str, tuple[str, int]] = field(init=False, repr=False, compare=False)
 
@@ -197,6 +199,8 @@ class Operator:
         rows = frozenset(spec.rows_owned for spec in self.outputs if spec.rows_owned)
         object.__setattr__(self, "results", results)
         object.__setattr__(self, "counts", rows - set(results))
+        single = {spec.id for spec in self.outputs if readable_shape(spec.shape).is_single and len(self.outputs) > 1}
+        object.__setattr__(self, "numbers", self.counts | single)
 
     def _follow_definition(self) -> None:
         """Take from the definition what the operator does not say itself."""
@@ -386,7 +390,7 @@ class Operator:
         return tuple(spec for spec in self.inputs if not spec.becomes)
 
     @property
-    def held(self) -> Mapping[str, str]:
+    def initial_contents(self) -> Mapping[str, str]:
         """Output → the input whose values its buffer holds when the call begins."""
         return {spec.becomes: spec.id for spec in self.inputs if spec.becomes}
 

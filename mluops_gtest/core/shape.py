@@ -104,6 +104,16 @@ class Shape(Value):
         """Every axis has one number, whatever the layout, the rank and the parameters."""
         return len(self.forms) == 1 and not self.forms[0].optional
 
+    @property
+    def is_single(self) -> bool:
+        """It has one element in every call."""
+        return self.is_plain and all(axis.text == "1" for axis in self.forms[0].axes)
+
+    @property
+    def may_be_thin(self) -> bool:
+        """Some axis may have one place."""
+        return any(not axis.text.isdecimal() or axis.text == "1" for form in self.forms for axis in form.axes)
+
     def form(self, layout: str = "ARRAY", params: Mapping[str, Any] | None = None) -> Form | None:
         """The first form that holds for this layout and these parameters; None where none does."""
         return next((form for form in self.forms if form.holds(layout, params or {})), None)

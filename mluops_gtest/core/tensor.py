@@ -302,6 +302,12 @@ class Tensor(Value):
             self.desc.view(data)[...] = array
         return replace(self, data=data)
 
+    def without_values(self) -> "Tensor":
+        """The tensor without values; one without elements has them all."""
+        import numpy as np
+
+        return replace(self, data=np.empty(0, self.desc.dtype.storage) if self.desc.is_empty else None)
+
     @property
     def values(self) -> Array:
         """The elements as an array of shape `dims`; only for a tensor that has data."""

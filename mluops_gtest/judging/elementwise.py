@@ -336,7 +336,7 @@ class Expectation(Value):
     # Outputs that may be as they were before the call, each whole.
     may_stay: frozenset[str] = frozenset()
 
-    def kept_elements(self, tensor: Tensor) -> Array:
+    def preserved_elements(self, tensor: Tensor) -> Array:
         """True where a call that computes leaves what the output held, for each of its elements."""
         rows, dims = self.preserved_rows.get(tensor.id), tensor.desc.dims
         if rows is None:
@@ -383,7 +383,7 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
     changed = {spec.id: spec.may_become for spec in operator.inputs if spec.may_become and case.has(spec.id)}
     preserved_rows = _ask_operator(case, operator, lambda: {name: rows(call) for name, rows in preserved.items()})
     for tensor in outputs:
-        held, kept = case.held_in(tensor.id), preserved_rows.get(tensor.id)
+        held, kept = case.initial_content(tensor.id), preserved_rows.get(tensor.id)
         if held is None or kept is None:
             continue
         if places_changed(tensor.values[kept], held.values[kept], tensor.desc.dtype).size:

@@ -59,7 +59,7 @@ def _marks(cause: c.Cause) -> list[str]:
             return [place_mark(f"{output} written", places)]
         case c.Unwritten(output=output, places=places):
             return [place_mark(f"{output} unwritten", places)]
-        case c.KeptChanged(output=output, places=places):
+        case c.PreservedChanged(output=output, places=places):
             return [place_mark(f"{output} kept", places)]
         case c.NonFinite(output=output, criteria=names, differing=places):
             return [f"{output} nonfinite", place_mark(f"{output} {'+'.join(names)}", places)]

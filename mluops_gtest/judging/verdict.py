@@ -199,11 +199,17 @@ def judge_untouched(case: Case, operator: Operator, buffers: Mapping[str, Array]
         array = buffers.get(tensor.id)
         if array is None or array.size == 0:
             continue
-        held = case.held_in(tensor.id)
+        held, pattern = (
+            case.initial_content(tensor.id),
+            pattern_of(tensor.desc.dtype, operator.output(tensor.id).filling),
+        )
         if held is not None and held.data is not None:
-            touched = places_changed(array, held.data, tensor.desc.dtype)
+            # Between the elements of a strided tensor nothing of it lies.
+            before = np.resize(pattern, array.size).view(tensor.desc.dtype.storage)
+            tensor.desc.view(before)[...] = held.values
+            touched = places_changed(array, before, tensor.desc.dtype)
         else:
-            touched = places_touched(array, pattern_of(tensor.desc.dtype, operator.output(tensor.id).filling))
+            touched = places_touched(array, pattern)
         if touched.size and not (tensor.id in may_clear and is_cleared(array)):
             places = _places(touched, array.size)
             judgement.failures.append(cause.WrittenAnyway(tensor.id, places, answer.status.name, str(answer.check)))
@@ -237,8 +243,8 @@ def judge_values(
     judge_output = _OutputJudge(judgement, operator, case.facts, expectation, bitwise, elementwise, explainer, arbiter)
     wrong_counts: set[str] = set()
     pairs = list(zip(expectation.outputs, case.criteria, strict=True))
-    # What counts the rows of others comes first: where it is wrong, nobody knows which rows to compare.
-    for tensor, criteria in sorted(pairs, key=lambda pair: pair[0].id not in operator.counts):
+    # Single numbers come first: where one that counts the rows of others is wrong, nobody knows which to compare.
+    for tensor, criteria in sorted(pairs, key=lambda pair: pair[0].id not in operator.numbers):
         count = operator.output(tensor.id).rows_owned
         if count in wrong_counts:
             judgement.notes.append(f"{tensor.id} is not compared, because {count} is wrong")
@@ -294,8 +300,10 @@ class _OutputJudge:
         if evaluated.size == 0:
             return
         judgement.compared = True
-        kept = self.expectation.kept_elements(tensor)[:rows] if tensor.id in self.operator.held else None
-        self._judge_kept(tensor, evaluated, baseline, kept)
+        kept = (
+            self.expectation.preserved_elements(tensor)[:rows] if tensor.id in self.operator.initial_contents else None
+        )
+        self._judge_preserved(tensor, evaluated, baseline, kept)
         stays = tensor.id in self.expectation.may_stay
         if stays and not places_touched(evaluated, pattern_of(dtype, spec.filling)).size:
             judgement.notes.append(f"{tensor.id} is as it was before the call, which is allowed here")
@@ -323,7 +331,7 @@ class _OutputJudge:
                 judgement.failures.append(bits)
             else:
                 judgement.notes.append(format_reason((bits,)))
-        if self.expectation.degenerate is None and tensor.id not in self.operator.counts:
+        if self.expectation.degenerate is None and tensor.id not in self.operator.numbers:
             judgement.constant[tensor.id] = is_constant_baseline(tensor, self.operator, self.expectation.counts)
         let_go(baseline)
 
@@ -339,14 +347,14 @@ class _OutputJudge:
             )
         return wanted
 
-    def _judge_kept(self, tensor: Tensor, evaluated: Array, baseline: Array, kept: Array | None) -> None:
+    def _judge_preserved(self, tensor: Tensor, evaluated: Array, baseline: Array, kept: Array | None) -> None:
         """What an output held when the call began and must go on to hold, bit for bit."""
         if kept is None:
             return
         changed = places_changed(evaluated, baseline, tensor.desc.dtype)
         changed = changed[kept.reshape(-1)[changed]]
         if changed.size:
-            self.judgement.failures.append(cause.KeptChanged(tensor.id, _places(changed, evaluated.size)))
+            self.judgement.failures.append(cause.PreservedChanged(tensor.id, _places(changed, evaluated.size)))
 
     def _judge_unwritten(
         self, tensor: Tensor, evaluated: Array, baseline: Array, wanted: tuple[Criterion, ...], unwritten: Array

@@ -180,7 +180,7 @@ class GuardedCall:
         data, spec = self._buffers[tensor.id].data, self._operator.output(tensor.id)
         fill(data, pattern_of(tensor.desc.dtype, spec.filling))
         array = tensor.desc.view(data.view(tensor.desc.dtype.storage))
-        held, rows = self._case.held_in(tensor.id), self._expectation.preserved_rows.get(tensor.id)
+        held, rows = self._case.initial_content(tensor.id), self._expectation.preserved_rows.get(tensor.id)
         if held is not None and held.data is not None:
             places = slice(None) if rows is None else rows
             array[places] = held.values[places]

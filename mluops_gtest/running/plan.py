@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from mluops_gtest.backends.registry import has_host_memory
 from mluops_gtest.base.errors import ContentError, NothingSelectedError, UsageError
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.casefiles.lock import LockEntry
-from mluops_gtest.catalog.make import unfold_entry
+from mluops_gtest.casefiles.lock import LockEntry, unfold_entry
 from mluops_gtest.catalog.selection import Selected, Session
 from mluops_gtest.catalog.source import StoredCases
 from mluops_gtest.core.buffers import gets_buffer

@@ -217,7 +217,7 @@ def _of_output(
         return
     of_outputs = zip(expectation.outputs, case.criteria, strict=True)
     alone = replace(case, criteria=tuple(own if one.id == tensor.id else None for one, own in of_outputs))
-    held, rows = case.held_in(tensor.id), expectation.preserved_rows.get(tensor.id)
+    held, rows = case.initial_content(tensor.id), expectation.preserved_rows.get(tensor.id)
     if held is not None and rows is None:
         untouched = held.values[: len(right)].copy()
     else:

@@ -92,7 +92,7 @@ def _mark(cause: c.Cause) -> Mark:
             return ("status", answered, expected)
         case (
             c.Unwritten(output=name)
-            | c.KeptChanged(output=name)
+            | c.PreservedChanged(output=name)
             | c.NonFinite(output=name)
             | c.WrittenAnyway(output=name)
             | c.ScalarMissing(output=name)

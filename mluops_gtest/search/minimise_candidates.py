@@ -13,7 +13,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from mluops_gtest.base.frozen import Value
-from mluops_gtest.catalog.make import bare_tensor, has_poison
+from mluops_gtest.catalog.make import has_poison
 from mluops_gtest.core.buffers import ask_about_call, baseline_of, bind_values, is_constant_baseline, row_counts
 from mluops_gtest.core.call import OpCall, Params
 from mluops_gtest.core.case import Case, Expect
@@ -73,7 +73,7 @@ class Candidates(Value):
                 return None
             shapes = {name: array.shape for name, array in baseline.outputs.items()}
             smaller = replace(smaller, outputs=tuple(_resized(tensor, shapes) for tensor in case.outputs))
-        whole = smaller.with_held()
+        whole = smaller.with_shared_buffers()
         if whole is None or self._is_repeated(smaller := whole):
             return None
         call = bind_values(smaller, operator)
@@ -382,7 +382,7 @@ def _with_length(case: Case, operator: Operator, length: int, shorter: int) -> C
 def _with_tensors(case: Case, descs: Mapping[str, TensorDesc]) -> Case:
     def bare(tensor: Tensor) -> Tensor:
         desc = descs.get(tensor.becomes or tensor.id)
-        return tensor if desc is None else bare_tensor(replace(tensor, desc=desc))
+        return tensor if desc is None else replace(tensor, desc=desc).without_values()
 
     return replace(
         case,

@@ -30,6 +30,9 @@ WRITTEN = (
     ("dynamic_point_to_voxel_forward", "voxel_num", "voxels_65537"),
     ("dynamic_point_to_voxel_forward", "voxel_points_count", "counts_max_to_65537"),
     ("get_indice_pairs", "indice_pairs", "sites_65537"),
+    ("voxelization", "coors", "long_0"),
+    ("voxelization", "num_points_per_voxel", "counts_to_65537"),
+    ("voxelization", "voxel_num", "voxels_65537"),
 )
 
 

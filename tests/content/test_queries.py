@@ -54,6 +54,12 @@ OWED = {
         "handle_null": BAD, "arch_270": OLD, "feats_desc_null": BAD, "grad_feats_desc_null": OK, "workspace_null": OK,
         "feats_ptr_null": OK, "feats_strided_gap": None, "reduce_type_less": None, "grad_feats_strided_gap": OK,
     },
+    # The operator's own up to the early return, the size behind the descriptors; it takes neither data nor a workspace.
+    "voxelization": {
+        "handle_null": BAD, "voxel_num_desc_null": BAD, "arch_270": OLD, "not_deterministic": BAD, "no_points": BAD,
+        "points_strided_gap": NOT, "coors_large_of_no_places": NOT, "max_points_0": OK, "workspace_null": OK,
+        "workspace_null_of_no_points": OK, "points_ptr_null": OK,
+    },
 }  # fmt: skip
 # The place of the size, where the specification has one.
 PLACES = {
@@ -63,6 +69,8 @@ PLACES = {
     "indice_convolution_backward_filter/size_null_before_strided": BAD,
     "masked_col2im_forward/size_null_before_strided": BAD,
     "masked_col2im_forward/size_null_before_no_masks": BAD,
+    "voxelization/size_null_before_arch": BAD,
+    "voxelization/size_null_before_no_places": BAD,
 }
 
 

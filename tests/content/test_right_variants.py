@@ -13,7 +13,7 @@ from tests.support.planted_run import default_cases
 from tests.support.right.operators import VARIANTS
 
 # Their floats are copied or chosen: there is one right answer.
-COPYING = {"dynamic_scatter_backward", "masked_col2im_forward", "masked_im2col_forward"}
+COPYING = {"dynamic_scatter_backward", "masked_col2im_forward", "masked_im2col_forward", "voxelization"}
 # Those that add half.
 ADDING_HALF = sorted(set(VARIANTS) - {"dynamic_point_to_voxel_forward", "voxel_pooling_forward"})
 

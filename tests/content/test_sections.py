@@ -22,6 +22,7 @@ SECTIONS = {
     "three_interpolate_forward": _SHORT,
     "three_nn_forward": _LONG,
     "voxel_pooling_forward": _SHORT,
+    "voxelization": _SHORT,
 }
 # Documents that say something of tensors of 2^31 elements, and of older devices.
 KNOW_LARGE = {

@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 from tests.e2e.conftest import SUPPORT
 from tests.e2e.test_minimise import CASE, mistake
 from tests.support.built_once import built_once
-from tests.support.c_example import c_example
+from tests.support.c_example import OPERATORS_IN_C, c_example
 from tests.support.native import compile_library, needs_gcc
 
 PAIRS = "get_indice_pairs/network_down_41x1440x1440_twin"
@@ -202,9 +202,7 @@ class TestEveryOperator:
 
         return find
 
-    @pytest.mark.parametrize(
-        "operator", sorted(path.parent.name for path in (ROOT / "generators").glob("[a-z]*/__init__.py"))
-    )
+    @pytest.mark.parametrize("operator", OPERATORS_IN_C)
     def test_a_right_library_passes_its_files(self, alone, described_failures, right_library, tmp_path, operator):
         for number, one in enumerate(described_failures(operator)):
             c_file, python_file = tmp_path / f"case_{number}.c", tmp_path / f"case_{number}.py"

@@ -200,7 +200,7 @@ def test_declarations_made_from_a_header_print_the_prototypes_that_they_were_mad
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--header", "api.h"], "Say --prototype 'mluOpStatus_t mluOpAbs(…)', or --header FILE with --function"),
+        (["--header", "api.h"], "Say --prototype 'mluOpStatus_t mluOpRowSum(…)', or --header FILE with --function"),
         (["--function", "mluOpX"], "Say --prototype"),
         (["--prototype", "int f(int)"], "--prototype, line 1: f: the argument 'int' cannot be read"),
         (["--header", "api.h", "--function", "mluOpY"], "api.h declares no function 'mluOpY', but mluOpX"),

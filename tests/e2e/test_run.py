@@ -135,7 +135,7 @@ def test_an_out_that_cannot_be_written_has_its_exit_code(cli, tmp_path):
         (["no_such/case"], 5, "'no_such/case' is not a case id"),
         (["--tag", "network", "-k", "nothing_like_this"], 5, "The selection matches no case"),
         (["--tag", "nework"], 2, "Did you mean 'network'?"),
-        (["--op", "abs"], 2, "Unknown operator 'abs'"),
+        (["--op", "lgamma"], 2, "Unknown operator 'lgamma'"),
         (["--repeat", "0"], 2, "'--repeat': 0 is not in the range"),
         (["--no-such-option"], 2, "--no-such-option"),
         (["-k", "a and"], 2, "a word is missing at the end"),

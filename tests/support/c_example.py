@@ -7,6 +7,10 @@ from pathlib import Path
 from tests.conftest import ROOT
 from tests.support.built_once import built_once
 
+SOURCES = {path.stem: path.read_text() for path in (ROOT / "examples" / "c_backend").glob("*.c")}
+# Operators that the library has: each has a file, whose code makes the deliberate mistakes when it is told to.
+OPERATORS_IN_C = sorted(name for name, text in SOURCES.items() if "BUGS_BEFORE" in text)
+
 
 def c_example(tmp_path_factory) -> Path:
     """A folder with the library, and in its `build` the variants, the bare and the sanitized one."""

@@ -69,7 +69,8 @@ class Listing:
 
     def _look_up(self, selected: "Selected") -> "tuple[LockEntry, Expect, Case | None]":
         """What the lock says, or would say, of the case; the case itself where it is a file of the user's."""
-        from mluops_gtest.catalog.make import lock_entry, make_case, unfold_entry
+        from mluops_gtest.casefiles.lock import lock_entry, unfold_entry
+        from mluops_gtest.catalog.make import make_case
 
         draft = selected.draft
         if draft is None:

@@ -45,7 +45,7 @@ def command() -> None:
       mluops-test doctor --backend my_kernels.py:backend
 
       mluops-test new operator row_sum --root my_operators
-      mluops-test new operator abs --header mlu_op.h --function mluOpAbs
+      mluops-test new operator row_sum --header mlu_op.h --function mluOpRowSum
     """
 
 
@@ -74,14 +74,14 @@ def new_backend(name: str, force: bool) -> None:
 @click.option(
     "--prototype",
     help="Read the arguments of this C function, and mark what is left to say, e.g. --prototype 'mluOpStatus_t "
-    "mluOpAbs(mluOpHandle_t handle, …)'.",
+    "mluOpRowSum(mluOpHandle_t handle, …)'.",
 )
 @value_option(
     "--header",
     "existing file",
-    "Read them from this header, which has --function NAME, e.g. --header mlu_op.h --function mluOpAbs.",
+    "Read them from this header, which has --function NAME, e.g. --header mlu_op.h --function mluOpRowSum.",
 )
-@click.option("--function", help="The C function in --header, e.g. --function mluOpAbs.")
+@click.option("--function", help="The C function in --header, e.g. --function mluOpRowSum.")
 def new_operator(name: str, root: Path, prototype: str | None, header: Path | None, function: str | None) -> None:
     """Write a small, complete operator NAME, one file and its cases, ready to run and to change.
 
@@ -89,7 +89,9 @@ def new_operator(name: str, root: Path, prototype: str | None, header: Path | No
     """
     _refuse_name(name, "an operator", "row_sum")
     if (header is None) is not (function is None) or (prototype is not None and header is not None):
-        raise UsageError("Say --prototype 'mluOpStatus_t mluOpAbs(…)', or --header FILE with --function mluOpAbs.")
+        raise UsageError(
+            "Say --prototype 'mluOpStatus_t mluOpRowSum(…)', or --header FILE with --function mluOpRowSum."
+        )
     kind, facts = "generator", dict[str, str]()
     if prototype is not None or header is not None:
         text = (prototype or "") if header is None else header.read_bytes().decode(errors="replace")

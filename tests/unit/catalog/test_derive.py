@@ -371,3 +371,13 @@ def test_a_name_that_a_declared_case_has_is_refused(pick, tmp_path):
     update_lock(root / "cases" / "pick.yaml", catalogue.operators, "pick", check=False)
     with pytest.raises(DeclarationError, match="pick/index_ptr_null is declared already"):
         _ = catalogue.drafts
+
+
+def test_a_tensor_that_is_asked_for_late_leaves_nothing_to_an_earlier_check(pick):
+    checks = {check.name: check for check in pick.operator.checks}
+    strided = checks["out_strided"]
+    where_given = replace(strided, holds=lambda call: call.outputs["out"] is None or strided.holds(call))
+    others = [check for name, check in checks.items() if "out" not in name]
+    _, unseen = pick.derive(with_checks(pick.operator, (*others, where_given, checks["out_desc_null"])))
+    reasons = {(one.first, one.later): one.reason for one in unseen}
+    assert reasons["out_strided", "out_desc_null"] == "no descriptor to look at"

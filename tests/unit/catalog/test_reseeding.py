@@ -8,8 +8,8 @@ import pytest
 
 from mluops_gtest.authoring import Draw, RecipeOutput, SizedAxis
 from mluops_gtest.base.errors import ContentError, DeclarationError
-from mluops_gtest.casefiles.lock import read_lock, write_lock
-from mluops_gtest.catalog.make import lock_entry, make_case, same_values
+from mluops_gtest.casefiles.lock import lock_entry, read_lock, same_values, write_lock
+from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.produce import verify_case
 from mluops_gtest.catalog.source import ATTEMPTS, code_digest, make_reseeded
 from mluops_gtest.core.case import Case, Reseed, Reseeded

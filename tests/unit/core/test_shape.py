@@ -37,6 +37,16 @@ def test_lengths_of_two_axes(text, wanted):
     assert lengths(text) == wanted
 
 
+@pytest.mark.parametrize(
+    ("text", "single", "thin"),
+    [("[1]", True, True), ("[1, 1]: n", True, True), ("[3]", False, False), ("[1, 3]", False, True),
+     ("[N]", False, True), ("[2·N]", False, True), ("[*S]", False, True), ("[[B,] 3]", False, True)],
+)  # fmt: skip
+def test_which_shapes_have_one_element_and_which_may_have_an_axis_of_one_place(text, single, thin):
+    shape = parse_shape(text)
+    assert (shape.is_single, shape.may_be_thin) == (single, thin)
+
+
 def test_leading_axes_may_be_missing():
     assert lengths("[[B,] C, N]", rank=3) == [2, 5, 7]
     assert lengths("[[B,] C, N]", rank=1) is None

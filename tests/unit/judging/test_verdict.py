@@ -113,10 +113,10 @@ def test_agreement_with_a_constant_is_suspect_unless_it_is_meant():
     assert judge((2.0, 2.0), case=meant, scalars={"count": 2}).outcome is Outcome.PASSED
 
 
-def beside(z, criteria=()):
-    """Doubling of a constant with a second output; both come back right."""
-    operator = replace(DOUBLES, outputs=(*DOUBLES.outputs, replace(DOUBLES.outputs[0], id="z")))
-    case = doubling(x=(1.0, 1.0), count=2)
+def beside(z, criteria=(), shape=DOUBLES.outputs[0].shape, x=(1.0, 1.0)):
+    """Doubling, of a constant, with a second output; both come back right."""
+    operator = replace(DOUBLES, outputs=(*DOUBLES.outputs, replace(DOUBLES.outputs[0], id="z", shape=shape)))
+    case = doubling(x=x, count=2)
     case = replace(case, outputs=(*case.outputs, tensor("z", z)), criteria=((), criteria))
     arrays = {one.id: one.values for one in case.outputs}
     return judge_values(case, operator, expectation_of(case, operator), arrays, {"count": 2}, bitwise=False)
@@ -134,6 +134,13 @@ def test_where_no_compared_output_varies_each_is_told():
     assert judgement.causes == (c.ConstantBaseline("y"), c.ConstantBaseline("z"))
     not_compared = beside((3.0, 4.0), None)
     assert (not_compared.outcome, not_compared.causes) == (Outcome.SUSPECT, (c.ConstantBaseline("y"),))
+
+
+def test_an_output_of_one_element_in_every_call_is_never_told():
+    varied = beside((3.0,), shape="[1]", x=(1.0, 2.0))
+    assert (varied.outcome, varied.notes) == (Outcome.PASSED, [])
+    constant = beside((3.0,), shape="[1]")
+    assert (constant.outcome, constant.causes) == (Outcome.SUSPECT, (c.ConstantBaseline("y"),))
 
 
 DIFF3 = (Criterion(CriterionKind.DIFF3, 0.0),)
@@ -354,6 +361,24 @@ def refusing(may_clear):
 def test_a_refused_call_may_have_cleared_what_its_check_names(values, may_clear, outcome):
     answer = CheckVerdict(Status.BAD_PARAM, "sign_positive")
     assert judge_untouched(CASE, refusing(may_clear), {"y": np.array(values, "<f4")}, answer).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("buffer", "outcome"),
+    [
+        ((1.0, POISON, 2.0), Outcome.PASSED),
+        ((1.0, 0.0, 2.0), Outcome.FAILED),
+        ((1.0, POISON, 3.0), Outcome.FAILED),
+        ((1.0, POISON, POISON), Outcome.FAILED),
+    ],
+)
+def test_a_refused_call_leaves_what_a_strided_output_held_and_the_gaps(buffer, outcome):
+    desc = replace(tensor("y", (0.0, 0.0)).desc, strides=(2,))
+    case = doubling(x=(1.0, 2.0))
+    held = replace(case.inputs[0], desc=desc, becomes="y").holding(np.array([1, 2], "<f4"))
+    case = replace(case, inputs=(held,), outputs=(replace(case.outputs[0], desc=desc, data=None),))
+    answer = CheckVerdict(Status.BAD_PARAM, "sign_positive")
+    assert judge_untouched(case, DOUBLES, {"y": np.array(buffer, "<f4")}, answer).outcome is outcome
 
 
 @pytest.mark.parametrize(

@@ -188,9 +188,10 @@ def test_a_case_shows_an_order_only_by_a_later_check_of_another_status(operator)
 class Operator:
     """The tensors of an operator are all that shapes need."""
 
-    def __init__(self, x, y, layouts=(Layout.ARRAY,)):
+    def __init__(self, x, y, layouts=(Layout.ARRAY,), optional=frozenset()):
         self.tensors = (TensorSpec("x", x, (DType.FLOAT,), layouts), OutputSpec("y", y, {DType.FLOAT: exact()}))
         self.tensor = {spec.id: spec for spec in self.tensors}.__getitem__
+        self.optional = optional
 
 
 def case(x, y, params=None, layout=Layout.ARRAY):
@@ -220,6 +221,13 @@ def test_a_shape_that_does_not_hold_is_told(declared, x, y, message):
     *shapes, params = declared
     with pytest.raises(ShapeError, match=message):
         case_symbols(case(x, y, params), Operator(*shapes))
+
+
+def test_an_input_that_a_call_may_lack_has_no_size_where_it_has_no_elements():
+    operator = Operator("[C]", "[N, C]", optional=frozenset({"x"}))
+    assert case_symbols(case((0,), (3, 5)), operator) == {"N": 3, "C": 5}
+    with pytest.raises(ShapeError, match="axis 1 of y is 5; C is 4 elsewhere"):
+        case_symbols(case((4,), (3, 5)), operator)
 
 
 def test_sizes_are_found_where_axes_are_optional_and_layouts_several():

@@ -1,0 +1,471 @@
+"""focal_loss_sigmoid, the loss and its derivative: all that both operators share.
+
+N rows, C classes, pt the probability of the right answer, q = 1 − pt; § is a section of the operator's own document.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from mluops_gtest.authoring import (
+    Array,
+    Baseline,
+    Bound,
+    Draw,
+    DType,
+    EnumSpec,
+    OpCall,
+    OutputSpec,
+    ParamField,
+    ParamMessage,
+    Params,
+    RecipeOutput,
+    TensorSpec,
+    Theory,
+    axis,
+    diff1_and_diff2,
+    narrowed,
+)
+from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
+from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
+from mluops_gtest.authoring.left_open import find_subnormal
+from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
+
+FLOATS: Final = (DType.FLOAT, DType.HALF)
+FAST: Final = 0
+_PREFERENCES: Final = {"COMPUTATION_FAST": 0, "COMPUTATION_HIGH_PRECISION": 1, "COMPUTATION_ULTRAHIGH_PRECISION": 2}
+_REDUCTIONS: Final = {"LOSS_REDUCTION_NONE": 0, "LOSS_REDUCTION_SUM": 1, "LOSS_REDUCTION_MEAN": 2}
+
+
+def focal_inputs(target: TensorSpec) -> tuple[TensorSpec, ...]:
+    """Nobody looks at layouts."""
+    weight = TensorSpec("weight", "[C]", FLOATS, None, optional=True)
+    return TensorSpec("input", "[N, C]", FLOATS, None), target, weight
+
+
+AXES: Final = {"rows": axis("N", of="input"), "columns": axis("C", of="input")}
+
+
+def focal_params(
+    name: str, number: int, message: str, fields: tuple[int, int, int, int], preferences: tuple[int, ...]
+) -> ParamMessage:
+    """prefer, reduction, alpha and gamma by these numbers; what else is preferred or reduced is refused."""
+    prefer, reduction, alpha, gamma = fields
+    enums = EnumSpec("ComputationPreference", _PREFERENCES), EnumSpec("LossReduction", _REDUCTIONS)
+    return ParamMessage(
+        name,
+        number,
+        message,
+        (
+            ParamField("prefer", prefer, "enum", default=1, enum=enums[0], allowed=preferences),
+            ParamField("reduction", reduction, "enum", "required", default=0, enum=enums[1], allowed=(0,)),
+            ParamField("alpha", alpha, "float", "required", 0.25),
+            ParamField("gamma", gamma, "float", "required", 2.0),
+        ),
+    )
+
+
+def focal_output(name: str) -> OutputSpec:
+    """§1.5.1: 0.3 %, in both types; its second rule needs the error of a GPU, which no file holds."""
+    return OutputSpec(name, "[N, C]", dict.fromkeys(FLOATS, diff1_and_diff2(3e-3)), None)
+
+
+def focal_function(name: str, output: str) -> Any:
+    """The C function: weight_desc and weight are null where there is no weight."""
+    order = (*scalar("prefer", "reduction"), *tensor("input", "target", "weight"), *scalar("alpha", "gamma"))
+    return c_function(name, arguments=(HANDLE, *order, *tensor(output)))
+
+
+# What is read of a call.
+
+
+def has_weight(call: OpCall) -> bool:
+    """A weight without elements is none."""
+    weight = call.inputs["weight"]
+    return weight is not None and not weight.desc.is_empty
+
+
+class Reading(NamedTuple):
+    """A call as the formula sees it, in float64; mistakes read another one."""
+
+    x: Array  # [N, C]
+    is_target: Array  # bool [N, C]
+    factor: Array  # broadcasts to [N, C]
+    alpha: float  # of the target's column
+    others: float  # of every other column
+    gamma: float
+
+
+def read(call: OpCall, rows: slice = slice(None)) -> Reading:
+    """Some rows; alpha and gamma are floats."""
+    x, target = call.array("input")[rows].astype(np.float64), call.array("target")[rows]
+    alpha, gamma = (float(np.float32(call.param(name))) for name in ("alpha", "gamma"))
+    # §1.2: the factor of a row is that of its target, for all columns.
+    factor = call.array("weight")[target].astype(np.float64)[:, None] if has_weight(call) else np.ones((1, 1))
+    return Reading(x, target[:, None] == np.arange(x.shape[1]), factor, alpha, 1 - alpha, gamma)
+
+
+def logs(r: Reading) -> tuple[Array, Array, Array]:
+    """ln pt, ln q, without cancellation wherever x lies, and αt; pt = 1/(1 + e^−z) with z = x or, elsewhere, −x."""
+    z = np.where(r.is_target, r.x, -r.x)
+    both = np.log1p(np.exp(-np.abs(z)))
+    return -(np.maximum(-z, 0) + both), -(np.maximum(z, 0) + both), np.where(r.is_target, r.alpha, r.others)
+
+
+def losses(r: Reading) -> Array:
+    """−αt · q^γ · ln pt · factor; with γ = 0 the power is 1, also of 0."""
+    right, wrong, alpha = logs(r)
+    loss: Array = alpha * np.exp(r.gamma * wrong) * -right * r.factor
+    return loss
+
+
+def gradients(r: Reading) -> Array:
+    """The derivative of the loss by x: both terms of its last factor have one sign, so nothing cancels."""
+    right, wrong, alpha = logs(r)
+    size = alpha * np.exp(r.gamma * wrong) * (np.exp(wrong) - r.gamma * np.exp(right) * right) * r.factor
+    # + 0 makes +0 of −0.
+    gradient: Array = np.where(r.is_target, -size, size) + 0.0
+    return gradient
+
+
+def loss_element(p: Decimal, is_target: bool, alpha: Decimal, gamma: Decimal) -> Decimal:
+    """§1.2 of forward word by word."""
+    if is_target:
+        return -alpha * (1 - p) ** gamma * p.ln()
+    return -(1 - alpha) * p**gamma * (1 - p).ln()
+
+
+def gradient_element(p: Decimal, is_target: bool, alpha: Decimal, gamma: Decimal) -> Decimal:
+    """§1.2.1 of backward word by word."""
+    if is_target:
+        return -alpha * (1 - p) ** gamma * (1 - p - gamma * p * p.ln())
+    return -(1 - alpha) * p**gamma * (gamma * (1 - p) * (1 - p).ln() - p)
+
+
+# The errors of right implementations, in steps of 2^-24: no bound per element is stated. Measured, §1.5.1 allows them:
+# every float32 log, exp, power and quotient may err by 4 ulp, and q carries the rounding of 1 + e^-|x|, or of 1 − p.
+_STEP: Final = 2.0**-24
+_ROUNDINGS: Final = 16
+_ERROR: Final = _ROUNDINGS * _STEP
+_BLOCK: Final = 1 << 20
+# The error of float64 formulas: with γ up to 1000 they agree with 40 digits to 3e-14.
+_DOUBT: Final = 1e-12
+# Digits that 1 − p keeps for |x| ≤ 20, and what rounds to 0 in any type.
+_DIGITS: Final = 60
+_NOTHING: Final = Decimal("1e-60")
+
+
+@dataclass(frozen=True, slots=True)
+class Focal:
+    """An operator by its output, its formula and one element of it."""
+
+    output: str
+    values: Callable[[Reading], Array]
+    element: Callable[[Decimal, bool, Decimal, Decimal], Decimal]
+
+    def _by_rows(self, call: OpCall, dtype: Any, compute: Callable[[slice], Array]) -> Array:
+        """So many rows at a time as memory has room for."""
+        result = np.empty(call.tensor(self.output).dims, dtype)
+        for rows in blocks(*result.shape):
+            result[rows] = compute(rows)
+        return result
+
+    def reference(self, call: OpCall) -> Baseline:
+        """The formula in real arithmetic whatever prefer says, rounded once, so that every machine has its bits."""
+        dtype, element = call.tensor(self.output).dtype, self.elements(call)[self.output]
+
+        def compute(rows: slice) -> Array:
+            wide = self.values(read(call, rows))
+            low, high = (narrowed(wide * (1 + doubt), dtype) for doubt in (-_DOUBT, _DOUBT))
+            # Where float64 cannot tell which of two neighbours is nearer, 60 digits do.
+            for row, column in np.argwhere((low != high) & ~np.isnan(low)):
+                near = low[row, column], high[row, column]
+                # Two neighbours have few bits: float64 holds their sum.
+                exact = Fraction(element(rows.start + row, column))
+                is_beyond = abs(exact) > abs(float(near[0]) + float(near[1])) / 2
+                low[row, column] = near[is_beyond]
+            return low
+
+        with np.errstate(all="ignore"):
+            return Baseline({self.output: self._by_rows(call, dtype.storage, compute)})
+
+    def elements(self, call: OpCall) -> Mapping[str, ExactElement]:
+        """The document's formula with 60 digits."""
+        x, target = call.arrays("input", "target")
+        alpha, gamma = (Decimal(float(np.float32(call.param(name)))) for name in ("alpha", "gamma"))
+
+        def one(row: int, column: int) -> Fraction | float:
+            factor = fraction(call.array("weight")[target[row]]) if has_weight(call) else Fraction(1)
+            if not (np.isfinite(x[row, column]) and isinstance(factor, Fraction)):
+                return math.nan
+            with localcontext() as context:
+                context.prec = _DIGITS
+                p = 1 / (1 + (-Decimal(float(x[row, column]))).exp())
+                value = self.element(p, bool(target[row] == column), alpha, gamma)
+                return Fraction(value) * factor if abs(value) > _NOTHING else Fraction(0)
+
+        return {self.output: one}
+
+    def bound(self, call: OpCall) -> Mapping[str, Bound]:
+        """How far the formula moves where p, its logarithms and the power err; FAST takes ln of a rounded pt."""
+        is_fast = call.param("prefer") == FAST
+
+        def compute(rows: slice) -> Array:
+            r = read(call, rows)
+            right, wrong, alpha = logs(r)
+            pt, q = np.exp(right), np.exp(wrong)
+            if self.values is gradients:
+                last, off = q - r.gamma * pt * right, _ERROR * (1 + r.gamma * (2 - right))
+            else:
+                last, off = -right, _ERROR * (1 - right + is_fast / pt)
+            power, skew = np.exp(r.gamma * wrong), _ERROR * (1 - r.gamma * wrong)
+            most = (q + _ERROR) ** r.gamma * (1 + skew) * (last + off)
+            least = np.maximum(q - _ERROR, 0) ** r.gamma * np.maximum(1 - skew, 0) * np.maximum(last - off, 0)
+            value = power * last
+            error = np.maximum(most - value, value - least) + _ERROR * value
+            # What a device without subnormal numbers loses.
+            steps: Array = (np.abs(alpha * r.factor) * error + 2.0**-125) / _STEP
+            return steps
+
+        with np.errstate(all="ignore"):
+            # Next to a NaN nothing is compared.
+            return {self.output: Bound(np.nan_to_num(self._by_rows(call, np.float32, compute)), 1)}
+
+    # Recipes.
+
+    def logits(
+        self,
+        draw: Draw,
+        params: Params,
+        dtype: DType,
+        *,
+        rows: int = 9,
+        columns: int = 5,
+        values: "Values" = "trained",
+        targets: "Targets" = "mixed",
+        labels: tuple[int, ...] = (),
+        weight: "Weights" = "none",
+    ) -> RecipeOutput:
+        """x of that kind, targets of that kind or as they are listed, and a weight or none."""
+        p: dict[str, Any] = {"prefer": 1, "reduction": 0, "alpha": 0.25, "gamma": 2.0, **params}
+        target = np.resize(np.array(labels), rows) if labels else _targets(draw, targets, rows, columns, weight)
+        is_target = target[:, None] == np.arange(columns)
+        x = _logits(draw, dtype, values, is_target, p["gamma"], is_fast=p["prefer"] == FAST)
+        if (np.abs(x) > reach(dtype, p)).any():
+            raise ValueError("x leaves the range in which results are compared")
+        inputs = {"input": narrowed(x, dtype), "target": target.astype("<i4")}
+        if weight != "none":
+            inputs["weight"] = _weights(draw, dtype, weight, columns)
+        return RecipeOutput(inputs, p, outputs={self.output: x.shape})
+
+    def space(self, preferences: tuple[int, ...]) -> Space:
+        """What fuzzing draws."""
+
+        def draw(at: Mapping[str, Any]) -> Drawn | None:
+            is_float = at["dtype"] == "float"
+            params = {name: at[name] for name in ("prefer", "alpha", "gamma")}
+            if at["values"] == "steep" and (not is_float or at["gamma"] < 8 or at["prefer"] == FAST):
+                return None
+            data = {name: at[name] for name in ("rows", "columns", "values", "targets", "weight")}
+            return Drawn("logits", params, data, at["dtype"])
+
+        return Space(
+            axes={
+                "dtype": Choice(tuple(dtype.value for dtype in FLOATS)),
+                "rows": Sizes(1, 1025),
+                "columns": Sizes(1, 257),
+                "values": Choice(("trained", "uniform", "narrow", "steep", "equal")),
+                "targets": Choice(get_args(Targets)),
+                "weight": Choice(("none", "drawn", "signed", "some_zero")),
+                "prefer": Choice(preferences),
+                "alpha": Choice((0.25, 0.5, -1.0, 3.0)),
+                "gamma": Choice((0.0, 0.5, 1.0, 2.0, 3.7, 8.0, 16.0)),
+            },
+            draw=draw,
+            elements=lambda at: at["rows"] * at["columns"],
+            # Nobody says what a gamma is that is no number.
+            defined=lambda call: not math.isnan(call.param("gamma")) and not has_idle_pointer(call),
+        )
+
+
+def blocks(rows: int, columns: int) -> Iterator[slice]:
+    """Rows whose elements are few enough at a time."""
+    step = max(1, _BLOCK // max(columns, 1))
+    return (slice(start, start + step) for start in range(0, rows, step))
+
+
+# What documents and headers leave open.
+
+
+def reach(dtype: DType, p: Params) -> float:
+    """|x| up to which results are compared: the header's range, and 12 for FAST, which forms 1 − p (§2.2)."""
+    most = 5.0 if dtype is DType.HALF else 20.0
+    return min(most, 12.0) if p["prefer"] == FAST else most
+
+
+def has_idle_pointer(call: OpCall) -> bool:
+    """A weight without elements has data."""
+    weight = call.inputs["weight"]
+    return weight is not None and weight.desc.is_empty and not weight.null
+
+
+def precondition(call: OpCall) -> str | None:
+    """§1.4: a target is a class, or without weight C; what has no elements has no data."""
+    target, columns = call.array("target"), call.tensor("input").dims[1]
+    most = columns - has_weight(call)
+    if (target < 0).any() or (target > most).any():
+        return f"a target leaves 0 … {most}"
+    if has_idle_pointer(call):
+        return "weight has no elements, but a pointer"
+    if not all(math.isfinite(call.param(name)) for name in ("alpha", "gamma")):
+        return "alpha or gamma is no number"
+    return None
+
+
+def find_undefined(call: OpCall, baseline: Baseline) -> str | None:  # noqa: ARG001 - all are called alike
+    """§1.2: of what is not finite the document says what becomes of NaN with γ ≠ 0; ranges are the header's."""
+    x = call.array("input").astype(np.float32)
+    if has_weight(call) and not np.isfinite(call.array("weight")).all():
+        return "weight has NaN or an infinity"
+    if np.isnan(x).any() and call.param("gamma") == 0:
+        return "input has NaN, and gamma is 0"
+    if (np.abs(x) > reach(call.tensor("input").dtype, call.params or {})).any():
+        return "input leaves the range in which results are compared"
+    return None
+
+
+LEFT_OPEN: Final = {"undefined": find_undefined, "subnormal": find_subnormal}
+
+
+def theory(per_element: int, per_row: int) -> Callable[[OpCall], Theory]:
+    """All tensors once, so many operations, and a product more where there is a weight; as released."""
+
+    def of(call: OpCall) -> Theory:
+        rows, columns = call.tensor("input").dims
+        tensors = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
+        ops = (per_element + has_weight(call)) * rows * columns + per_row * rows
+        return Theory(sum(arg.desc.nbytes for arg in tensors), ops)
+
+    return of
+
+
+# trained: of a network that knows its classes, few are likely; uniform: wherever results are compared and are no
+# subnormal numbers; narrow: |x| ≤ 3; steep: where q^γ falls from 1 to 0; edges: where e^-x meets 2^-24, and the ends.
+Values = Literal["trained", "uniform", "narrow", "steep", "edges", "equal", "zeros", "nan"]
+# mixed: 0, C − 1, C and any, in turn; background: most C; with weight none is C.
+Targets = Literal["mixed", "background", "any", "first", "last", "none"]
+# drawn: none is negative; signed: some are; some_zero: every third is 0.
+Weights = Literal["none", "drawn", "signed", "some_zero", "equal", "zero"]
+_TRAINED: Final = {DType.FLOAT: (-4.6, 2.9), DType.HALF: (-3.0, 1.9)}
+_EDGES: Final = {
+    DType.FLOAT: (20, -20, 16.6, -16.6, 16.7, -16.7, 5, -5, 0, -0.0, 1, -1, 3),
+    DType.HALF: (5, -5, 0, -0.0, 1, -1, 3, -4.99609375, 2.5),
+}
+# e^-80 leaves α and weight room above the smallest normal number.
+_SMALLEST: Final = 80.0
+_POSITIVE: Final = 8
+
+
+def _targets(draw: Draw, kind: str, rows: int, columns: int, weight: str) -> Array:
+    """int64 [N]; in the first row and the last there is a target wherever some have one."""
+    drawn = draw.stream("target").integers(0, columns, rows)
+    n = np.arange(rows)
+    if kind == "none" and weight != "none":
+        raise ValueError("with weight every row has a target")
+    match kind:
+        case "mixed":
+            turns = [np.zeros_like(n), np.full_like(n, columns - 1), drawn, np.full_like(n, columns)]
+            target = np.choose(n % (4 if weight == "none" else 3), turns)
+        case "background" if weight == "none":
+            target = np.where((n % _POSITIVE == 0) | (n == rows - 1), drawn, columns)
+        case "first" | "last" | "none":
+            target = np.full_like(n, {"first": 0, "last": columns - 1, "none": columns}[kind])
+        case _:
+            target = drawn
+    return target
+
+
+def _logits(draw: Draw, dtype: DType, kind: str, is_target: Array, gamma: float, *, is_fast: bool) -> Array:
+    """float64 [N, C]."""
+    shape = is_target.shape
+    unit, more = (draw.stream(name).integers(0, 1 << 24, shape) * 2.0**-23 - 1 for name in ("input", "more"))
+    most = min(reach(dtype, {"prefer": FAST if is_fast else 1}), _SMALLEST / (gamma + 1))
+    match kind:
+        case "trained":
+            mean, width = _TRAINED[dtype]
+            return mean + width / 2 * (unit + more)
+        case "uniform":
+            return unit * most
+        case "narrow" | "nan":
+            x = unit * 3
+            if kind == "nan":
+                x.reshape(-1)[::3] = np.nan
+            return x
+        case "steep":
+            # ln γ + [−1, 2]: where pt is 1/γ.
+            return np.where(is_target, -1, 1) * (math.log(gamma) + 0.5 + 1.5 * unit)
+        case "edges":
+            return np.resize(np.array([one for one in _EDGES[dtype] if abs(one) <= 12 or not is_fast]), shape)
+        case "equal":
+            return np.full(shape, -1.375)
+        case _:
+            return np.zeros(shape)
+
+
+def _weights(draw: Draw, dtype: DType, kind: str, columns: int) -> Array:
+    stream = draw.stream("weight")
+    values = stream.mantissas(columns, (-2, 1), dtype.storage.str)
+    match kind:
+        case "equal" | "zero":
+            values = np.full_like(values, 1.5 if kind == "equal" else 0)
+        case "drawn" | "some_zero":
+            values = np.abs(values)
+            if kind == "some_zero":
+                values[1::3] = 0
+    return values
+
+
+# What kernels of these operators share: what they read, in float.
+
+
+Operands = tuple[Array, tuple[Array, Array], Array | None, np.float32, np.float32]
+
+
+def operands(call: OpCall, rows: slice) -> Operands:
+    """Of some rows: input, the places of targets, the rows' factors if there is a weight; alpha and gamma."""
+    x, target, weight = call.array("input")[rows], call.array("target")[rows], call.inputs["weight"]
+    found = np.flatnonzero(target < x.shape[1])
+    has_factor = weight is not None and weight.desc.count > 0
+    factor = call.array("weight")[target].astype(np.float32)[:, None] if has_factor else None
+    alpha, gamma = (np.float32(call.param(name)) for name in ("alpha", "gamma"))
+    return x.astype(np.float32), (found, target[found]), factor, alpha, gamma
+
+
+def shapes_fit(call: OpCall, output: str) -> bool:
+    """Ranks, lengths and types are those that a kernel takes; a weight without elements is none."""
+    x, target, weight, out = (*call.inputs.values(), call.outputs[output])
+    if x is None or target is None or out is None or len(x.dims) != 2 or len(target.dims) != 1:
+        return False
+    if x.dtype not in (DType.HALF, DType.FLOAT) or target.dtype is not DType.INT32 or out.dtype is not x.dtype:
+        return False
+    if out.dims != x.dims or target.dims[0] != x.dims[0]:
+        return False
+    return weight is None or 0 in weight.dims or (weight.dtype is x.dtype and weight.dims == (x.dims[1],))
+
+
+def torch_logs(call: OpCall, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """As torch tensors in float: bool [N, C], αt times the rows' factors, ln pt and ln q by log-sigmoids."""
+    import torch
+    from torch.nn.functional import logsigmoid
+
+    x, target, alpha = inputs["input"].float(), inputs["target"].long(), call.param("alpha")
+    is_target = target[:, None] == torch.arange(x.shape[1], device=x.device)
+    z = torch.where(is_target, x, -x)
+    share = torch.where(is_target, alpha, 1 - alpha)
+    factor = inputs["weight"].float()[target][:, None] if has_weight(call) else 1.0
+    return is_target, share * factor, logsigmoid(z), logsigmoid(-z)

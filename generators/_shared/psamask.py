@@ -1,0 +1,442 @@
+"""Operators that lay the mask of every pixel over the image around it, or take it off again: all that both share.
+
+A mask is h_mask × w_mask values of one pixel, and lies with its centre on that pixel. N images of H × W pixels; § is a
+section of the document of both.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from mluops_gtest.authoring import (
+    Array,
+    Check,
+    Draw,
+    DType,
+    Layout,
+    OpCall,
+    OutputSpec,
+    ParamField,
+    ParamMessage,
+    Params,
+    RecipeOutput,
+    SizedAxis,
+    Status,
+    TensorSpec,
+    Theory,
+    axis,
+    checks,
+    exact,
+)
+from mluops_gtest.authoring.copy_of import CopyOf
+from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
+from mluops_gtest.authoring.reductions import Reduction, changed
+from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
+
+from .bit_patterns import KINDS, BitPatterns
+
+Values = Literal["full", "wide", "any_bits", "denormal", "nan", "inf", "nan_inf", "nan_only"]
+COLLECT: Final = 0
+DISTRIBUTE: Final = 1
+_MASKS: Final = "[N, H, W, h_mask·w_mask]"
+_MAPS: Final = "[N, H, W, H·W]"
+
+
+class Lengths(NamedTuple):
+    """The image and the mask."""
+
+    height: int
+    width: int
+    h_mask: int
+    w_mask: int
+
+
+def centred(at: Array, offset: Array, mask: int, _: int) -> Array:
+    """§3.1.1: the centre is ⌊(mask − 1) / 2⌋, so an even mask reaches one further down and right."""
+    return at + offset - (mask - 1) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a call is understood; as it stands, rightly."""
+
+    # (the pixel's row or column, the place in the mask, lengths of mask and image) → row or column of the cell.
+    window: Callable[[Array, Array, int, int], Array] = centred
+    # (i, j) → the channel of the mask; (a, b) → the cell; (h, w) → the pixel, where maps have it.
+    channel: Callable[[Array, Array, Lengths], Array] = lambda i, j, n: i * n.w_mask + j
+    cell: Callable[[Array, Array, Lengths], Array] = lambda a, b, n: a * n.width + b
+    pixel: Callable[[Array, Array, Lengths], Array] = lambda h, w, n: h * n.width + w
+    lengths: Callable[[Lengths], Lengths] = lambda n: n
+    psa_type: Callable[[int], int] = lambda of_call: of_call
+    # Places of (pixel, channel) in the masks of an image, and of (pixel, cell) in its map.
+    masks_are_channels_first: bool = False
+    is_exchanged: bool = False
+
+
+RIGHT: Final = Reading()
+
+
+def meeting(lengths: Lengths, psa_type: int, reading: Reading = RIGHT) -> tuple[Array, Array]:
+    """The places of an image's masks and of its map that hold the same value, [n] each."""
+    own, size = reading.lengths(lengths), lengths.height * lengths.width
+
+    def along(length: int, mask: int) -> tuple[Array, Array, Array]:
+        cells = reading.window(np.arange(length)[:, None], np.arange(mask), mask, length)
+        at, offset = np.nonzero((cells >= 0) & (cells < length))
+        return at, offset, cells[at, offset]
+
+    h, i, a = (one[:, None] for one in along(own.height, own.h_mask))
+    w, j, b = along(own.width, own.w_mask)
+    pixel, channel = (h * own.width + w).ravel(), reading.channel(i, j, own).ravel()
+    cell, place = reading.cell(a, b, own).ravel(), reading.pixel(h, w, own).ravel()
+    if reading.is_exchanged:
+        channel, cell = cell, channel
+    channels = own.h_mask * own.w_mask
+    masks = channel * size + pixel if reading.masks_are_channels_first else pixel * channels + channel
+    # §3.1.2: DISTRIBUTE is COLLECT with the two H·W of the map exchanged.
+    maps = place * size + cell if reading.psa_type(psa_type) == COLLECT else cell * size + place
+    inside = (channel < channels) & (cell < size) & (place < size)
+    return masks[inside], maps[inside]
+
+
+def _up(count: int, multiple: int) -> int:
+    return -(-count // multiple) * multiple
+
+
+@dataclass(frozen=True, slots=True)
+class Psamask:
+    """From `fed` to `output`: forward fills a map from masks, backward masks from a map."""
+
+    fed: str
+    output: str
+
+    @property
+    def is_forward(self) -> bool:
+        """Forward's y and backward's dy are maps."""
+        return self.fed == "x"
+
+    @property
+    def masks(self) -> str:
+        """The tensor with h_mask·w_mask channels."""
+        return self.fed if self.is_forward else self.output
+
+    @property
+    def maps(self) -> str:
+        """The tensor with H·W channels."""
+        return self.output if self.is_forward else self.fed
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """mmcv's tensors are NCHW: the same numbers, with the channels moved."""
+        shape = _MASKS if self.is_forward else _MAPS
+        return (TensorSpec(self.fed, shape, (DType.FLOAT,), (Layout.NHWC,)),)
+
+    @property
+    def outputs(self) -> tuple[OutputSpec, ...]:
+        """A pure copy (§1.5.1): diff3 = 0."""
+        shape = _MAPS if self.is_forward else _MASKS
+        return (OutputSpec(self.output, shape, {DType.FLOAT: exact()}, (Layout.NHWC,)),)
+
+    @property
+    def params(self) -> ParamMessage:
+        """As released: their order in files is not that of the C function."""
+        fields = enumerate(("h_mask", "w_mask", "psa_type"), 1)
+        direction = "forward" if self.is_forward else "backward"
+        return ParamMessage(
+            field=f"psamask_{direction}_param",
+            number=134658 if self.is_forward else 134659,
+            message=f"Psamask{direction.capitalize()}Param",
+            fields=tuple(ParamField(name, number, label="required") for number, name in fields),
+        )
+
+    @property
+    def axes(self) -> Mapping[str, Any]:
+        """The lengths of images."""
+        symbols = {"batches": "N", "height": "H", "width": "W"}
+        return {name: axis(one, of=self.fed) for name, one in symbols.items()}
+
+    @property
+    def sizes(self) -> Mapping[str, SizedAxis]:
+        """The lengths of masks: no axis is one of them alone."""
+
+        def along(name: str, row: Callable[[Array, int], Array]) -> SizedAxis:
+            def without(call: OpCall, index: int) -> Mapping[str, Array]:
+                masks, maps = meeting(self.lengths(call), call.param("psa_type"))
+                channels = masks % call.tensor(self.masks).dims[3]
+                lost = (masks if self.is_forward else maps)[row(channels, call.param("w_mask")) == index]
+                fed = call.array(self.fed).copy()
+                fed.reshape(len(fed), -1)[:, lost] = 0
+                return {self.fed: fed}
+
+            return SizedAxis(self.masks, 3, lambda call: int(call.param(name)), without)
+
+        return {
+            "mask_height": along("h_mask", lambda channels, width: channels // width),
+            "mask_width": along("w_mask", lambda channels, width: channels % width),
+        }
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """In normative order; the device is not checked. No layout but this one is (§1.4)."""
+        both = (self.output, self.fed)
+        own = (f"{self.output}.{number}" for number in range(3))
+        return (
+            checks.handle("§3.4"),
+            checks.descriptors(*both, doc="§3.4"),
+            checks.ranks(*both, doc="§1.4"),
+            checks.layouts(*both, doc="§3.4"),
+            checks.dtypes(*both, doc="§3.4"),
+            checks.dims(*own, f"{self.masks}.3", f"{self.maps}.3", doc="§3.4"),
+            checks.strided(self.fed, self.output, doc="released", status=Status.BAD_PARAM),
+            checks.large(self.fed, self.output, doc="released", status=Status.BAD_PARAM),
+            checks.empty(self.fed, doc="§1.1"),
+            checks.pointers(self.fed, self.output, doc="§3.4"),
+            checks.require("mask_size", self._fits, "NRAM must hold 16 pixels", "§3.2.3", Status.NOT_SUPPORTED),
+            # Of backward's dx, where dy has elements: all is asked for, and there is nothing to write.
+            *(() if self.is_forward else (checks.empty(self.output, doc="§1.1"),)),
+        )
+
+    def needs(self, call: OpCall) -> tuple[int, int, int]:
+        """§3.2.3: floats for a row and for 16 pixels, with masks and maps, of which DISTRIBUTE has two; and of NRAM."""
+        _, _, width, channels = call.tensor(self.masks).dims
+        cells, room = call.tensor(self.maps).dims[3], 0 if call.handle is None else call.handle.nram_bytes // 4
+        copies = 2 if call.param("psa_type") == DISTRIBUTE else 1
+        row = _up(width * channels, 32) + _up(width, 16) * _up(cells, 16) * copies
+        return row, 16 * (_up(channels, 32) + _up(_up(cells, 16), 32) * copies), room
+
+    def _fits(self, call: OpCall) -> bool:
+        row, pixels, room = self.needs(call)
+        return min(row, pixels) <= room
+
+    def precondition(self, call: OpCall) -> str | None:
+        """§1.1, 3.1: two modes, and masks that have lengths."""
+        if call.param("psa_type") not in (COLLECT, DISTRIBUTE):
+            return f"psa_type {call.param('psa_type')} is neither COLLECT nor DISTRIBUTE"
+        return "h_mask and w_mask are negative" if call.param("h_mask") < 0 else None
+
+    # The definition.
+
+    def lengths(self, call: OpCall) -> Lengths:
+        """Those of the call."""
+        _, height, width, _ = call.tensor(self.fed).dims
+        return Lengths(height, width, call.param("h_mask"), call.param("w_mask"))
+
+    def shapes(self, images: int, lengths: Lengths) -> Mapping[str, tuple[int, ...]]:
+        """The dims of both tensors."""
+        height, width, h_mask, w_mask = lengths
+        channels = {self.masks: h_mask * w_mask, self.maps: height * width}
+        return {name: (images, height, width, own) for name, own in channels.items()}
+
+    def copies(self, call: OpCall, reading: Reading = RIGHT) -> CopyOf:
+        """Of each image; +0 where masks and map do not meet."""
+        masks, maps = meeting(self.lengths(call), call.param("psa_type"), reading)
+        target, source = (maps, masks) if self.is_forward else (masks, maps)
+        values, dims = call.array(self.fed), call.tensor(self.output).dims
+        places = np.full(dims[1] * dims[2] * dims[3], -1)
+        places[target] = source
+        return CopyOf(values.reshape(len(values), -1), places, dims)
+
+    def theory(self, call: OpCall) -> Theory:
+        """What is copied, and all that is written; no operation."""
+        copied = len(meeting(self.lengths(call), COLLECT)[0])
+        written = call.tensor(self.output).desc.count
+        return Theory(io_bytes=4 * (call.tensor(self.fed).dims[0] * copied + written), ops=0)
+
+    def elements(self, call: OpCall) -> Mapping[str, ExactElement]:
+        """§3.1 word by word."""
+        values, (height, width, h_mask, w_mask) = call.array(self.fed), self.lengths(call)
+        collects = call.param("psa_type") == COLLECT
+
+        def of_map(n: int, row: int, column: int, channel: int) -> Fraction | float:
+            (h, w), (a, b) = (row, column), divmod(channel, width)
+            if not collects:
+                (h, w), (a, b) = (a, b), (h, w)
+            i, j = a - h + (h_mask - 1) // 2, b - w + (w_mask - 1) // 2
+            inside = 0 <= i < h_mask and 0 <= j < w_mask
+            return fraction(values[n, h, w, i * w_mask + j]) if inside else Fraction(0)
+
+        def of_mask(n: int, h: int, w: int, channel: int) -> Fraction | float:
+            i, j = divmod(channel, w_mask)
+            a, b = h + i - (h_mask - 1) // 2, w + j - (w_mask - 1) // 2
+            if not (0 <= a < height and 0 <= b < width):
+                return Fraction(0)
+            return fraction(values[n, h, w, a * width + b] if collects else values[n, a, b, h * width + w])
+
+        return {self.output: of_map if self.is_forward else of_mask}
+
+    # The kernel that the numpy backend runs: §3.1.1's rectangles, pixel after pixel, and §3.2.2's transposition.
+
+    def kernel(self, call: OpCall) -> Status:
+        """Check the call, then copy the rectangle of every pixel."""
+        refused = self._refusal(call)
+        if refused is not None:
+            return refused
+        images, height, width, _ = call.tensor(self.masks).dims
+        call.array(self.output)[...] = 0
+        h_mask, w_mask = call.param("h_mask"), call.param("w_mask")
+        masks = call.array(self.masks).reshape(images, height, width, h_mask, w_mask)
+        maps = call.array(self.maps).reshape(images, height, width, height, width)
+        if call.param("psa_type") == DISTRIBUTE:
+            maps = maps.transpose(0, 3, 4, 1, 2)
+        for h, w in np.ndindex(height, width):
+            (mask_rows, rows), (mask_columns, columns) = _rectangle(h, h_mask, height), _rectangle(w, w_mask, width)
+            of_masks = masks[:, h, w, mask_rows, mask_columns]
+            of_maps = maps[:, h, w, rows, columns]
+            if self.is_forward:
+                of_maps[...] = of_masks
+            else:
+                of_masks[...] = of_maps
+        return Status.SUCCESS
+
+    def _refusal(self, call: OpCall) -> Status | None:
+        given, result = call.inputs[self.fed], call.outputs[self.output]
+        if call.handle is None or given is None or result is None:
+            return Status.BAD_PARAM
+        for argument in (given, result):
+            if len(argument.dims) != 4 or argument.layout is not Layout.NHWC or argument.dtype is not DType.FLOAT:
+                return Status.BAD_PARAM
+        if given.dims[:3] != result.dims[:3]:
+            return Status.BAD_PARAM
+        masks, maps = (given, result) if self.is_forward else (result, given)
+        _, height, width, channels = masks.dims
+        if channels != call.param("h_mask") * call.param("w_mask") or maps.dims[3] != height * width:
+            return Status.BAD_PARAM
+        if any(one.desc.is_strided or one.desc.count > (1 << 31) - 1 for one in (given, result)):
+            return Status.BAD_PARAM
+        if 0 in given.dims:
+            return Status.SUCCESS
+        if given.null or result.null:
+            return Status.BAD_PARAM
+        # §3.2.3's h_limit and w_limit; what w_limit counts comes in sixteens.
+        floats, number = call.handle.nram_bytes >> 2, 2 if call.param("psa_type") == DISTRIBUTE else 1
+        padded = (height * width + 15) & ~15
+        h_limit = floats // (((width * channels + 31) & ~31) + ((width + 15) & ~15) * padded * number)
+        w_limit = floats // (((channels + 31) & ~31) + ((padded + 31) & ~31) * number) & ~15
+        if h_limit < 1 and w_limit < 1:
+            return Status.NOT_SUPPORTED
+        return Status.SUCCESS if channels == 0 else None
+
+    # With torch: one gather along the channels by the index that each has in the other tensor.
+
+    def torch_kernel(self, call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+        """Write the output, by the bits of the elements."""
+        import torch
+
+        images, height, width, channels = outputs[self.output].shape
+        h_mask, w_mask = call.param("h_mask"), call.param("w_mask")
+        distributes = call.param("psa_type") == DISTRIBUTE
+
+        def along(length: int, mask: int) -> Any:
+            """[length, output's places]: the place in the fed tensor."""
+            at = torch.arange(length)[:, None]
+            if self.is_forward:
+                return torch.arange(length) - at + (mask - 1) // 2
+            return at + torch.arange(mask) - (mask - 1) // 2
+
+        rows, columns = along(height, h_mask)[:, None, :, None], along(width, w_mask)[None, :, None, :]
+        row_length, row_count = (w_mask, h_mask) if self.is_forward else (width, height)
+        inside = (rows >= 0) & (rows < row_count) & (columns >= 0) & (columns < row_length)
+        index = torch.where(inside, rows * row_length + columns, 0).reshape(height * width, channels)
+        # Integers of the same size: NaN payloads and −0 pass unchanged.
+        fed = inputs[self.fed].view(torch.int32).reshape(images, height * width, -1)
+        if distributes and not self.is_forward:
+            fed = fed.transpose(1, 2)
+        found = torch.gather(fed, 2, index.expand(images, -1, -1)) * inside.reshape(height * width, channels)
+        if distributes and self.is_forward:
+            found = found.transpose(1, 2)
+        outputs[self.output].view(torch.int32).copy_(found.reshape(images, height, width, channels))
+
+    # Recipes, fuzzing, minimising.
+
+    def laid(
+        self,
+        draw: Draw,
+        params: Params,
+        _: DType,
+        *,
+        batches: int = 2,
+        height: int = 3,
+        width: int = 4,
+        values: Values = "full",
+        idle: Literal["values", "nan"] = "values",
+    ) -> RecipeOutput:
+        """Values of any bits; what meets nothing holds some, too, or NaN."""
+        complete: dict[str, Any] = {"h_mask": 3, "w_mask": 5, "psa_type": COLLECT, **params}
+        lengths = Lengths(height, width, complete["h_mask"], complete["w_mask"])
+        shape = self.shapes(batches, lengths)
+        fed = BitPatterns(self.fed, "sorts", KINDS).drawn(draw, DType.FLOAT, shape[self.fed], values)
+        if idle == "nan":
+            masks, maps = meeting(lengths, complete["psa_type"])
+            unused = np.delete(np.arange(fed[0].size), masks if self.is_forward else maps)
+            if not unused.size:
+                raise ValueError("every value is used; give a mask that leaves the image, or one that does not fill it")
+            fed.reshape(batches, -1)[:, unused] = np.float32(np.nan)
+        return RecipeOutput({self.fed: fed}, complete, outputs={self.output: shape[self.output]})
+
+    @property
+    def space(self) -> Space:
+        """Every length, and both modes."""
+        params, data = ("h_mask", "w_mask", "psa_type"), ("batches", "height", "width", "values")
+
+        def draw(at: Mapping[str, Any]) -> Drawn | None:
+            pairs = ((at["h_mask"], at["height"]), (at["w_mask"], at["width"]))
+            # Forward uses all of 1 × 1 masks alone, backward all of a map that every mask covers.
+            has_idle = any(mask > 1 if self.is_forward else (mask - 1) // 2 < length - 1 for mask, length in pairs)
+            args = {name: at[name] for name in data}
+            return Drawn(
+                "laid", {name: at[name] for name in params}, {**args, "idle": at["idle"] if has_idle else "values"}
+            )
+
+        return Space(
+            axes={
+                "psa_type": Choice((COLLECT, DISTRIBUTE)),
+                "batches": Sizes(1, 65),
+                "height": Sizes(1, 65),
+                "width": Sizes(1, 65),
+                "h_mask": Sizes(1, 129),
+                "w_mask": Sizes(1, 129),
+                "values": Choice(get_args(Values)),
+                "idle": Choice(("values", "nan")),
+            },
+            draw=draw,
+            elements=lambda at: (
+                at["batches"] * at["height"] * at["width"] * (at["h_mask"] * at["w_mask"] + at["height"] * at["width"])
+            ),
+        )
+
+    @property
+    def reductions(self) -> Mapping[str, Reduction]:
+        """Rows and columns of images, which the channels of maps have as well, and those of masks."""
+
+        def shorter(name: str, *numbers: int) -> Reduction:
+            """Without places of these axes of [N, H, W, h_mask or H, w_mask or W]."""
+
+            def size(call: OpCall) -> int:
+                return int(getattr(self.lengths(call), name))
+
+            def without(call: OpCall, start: int, stop: int) -> RecipeOutput:
+                before, fed = self.lengths(call), call.array(self.fed)
+                after = before._replace(**{name: size(call) - (stop - start)})
+                last = (before.h_mask, before.w_mask) if self.is_forward else (before.height, before.width)
+                left = fed.reshape(*fed.shape[:3], *last)
+                for number in numbers:
+                    left = np.delete(left, slice(start, stop), number)
+                shape = self.shapes(len(fed), after)
+                params = {one: getattr(after, one) for one in ("h_mask", "w_mask")}
+                inputs = {self.fed: np.ascontiguousarray(left).reshape(shape[self.fed])}
+                return changed(call, inputs, params, {self.output: shape[self.output]})
+
+            return Reduction(size, without)
+
+        axes: tuple[tuple[int, ...], ...] = ((1,), (2,), (3,), (4,)) if self.is_forward else ((1, 3), (2, 4), (), ())
+        return {name: shorter(name, *numbers) for name, numbers in zip(Lengths._fields, axes, strict=True)}
+
+
+def _rectangle(at: int, mask: int, length: int) -> tuple[slice, slice]:
+    """§3.1.1's ends: the part of the mask that lies over the image, and where."""
+    half = (mask - 1) // 2
+    start, end = max(0, half - at), min(mask, length + half - at)
+    return slice(start, end), slice(start + at - half, end + at - half)

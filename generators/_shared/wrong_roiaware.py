@@ -1,0 +1,232 @@
+"""How kernels of RoI-aware pooling go wrong, for suspects; every suspect is a mutant, too."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from mluops_gtest.authoring import Array, OpCall
+from mluops_gtest.authoring.suspects import Suspect, with_inputs, with_params
+
+from . import roiaware as roi
+from .wrong_boxes import misread_boxes
+
+Outputs = Mapping[str, Array]
+_TILE: Final = 64
+
+
+def _rounded(cells: Array, grid: Array) -> Array:
+    return roi.flat(np.clip(np.rint(cells), 0, grid - 1), grid)
+
+
+def _dropped(cells: Array, grid: Array) -> Array:
+    """Where the index leaves the grid there is none."""
+    places = np.trunc(cells)
+    return np.where(((places >= 0) & (places < grid)).all(axis=1), roi.clamped(cells, grid), -1)
+
+
+def _z_first(cells: Array, grid: Array) -> Array:
+    i, j, k = np.clip(np.trunc(np.nan_to_num(cells)), 0, grid - 1).astype(np.int64).T
+    numbers: Array = (k * int(grid[1]) + j) * int(grid[0]) + i
+    return numbers
+
+
+def _exchanged(cells: Array, grid: Array) -> Array:
+    """The cells of x along y and the other way round, within the grid."""
+    return roi.clamped(cells[:, [1, 0, 2]], grid)
+
+
+def _from_middle(cells: Array, grid: Array) -> Array:
+    return roi.clamped(cells - grid * (0.5, 0.5, 0.0), grid)
+
+
+def _x_alone(cells: Array, grid: Array) -> Array:
+    return roi.clamped(cells * (1, 0, 0), grid)
+
+
+_PLACES: Final[Mapping[str, Callable[[Array, Array], Array]]] = {
+    "cells are rounded": _rounded,
+    "points on the top face are dropped": _dropped,
+    "cells count in the order z, y, x": _z_first,
+    "x and y of cells are exchanged": _exchanged,
+    "cells count from the middle of the box": _from_middle,
+    "y and z of cells are ignored": _x_alone,
+    "borders belong to the cell below": lambda cells, grid: roi.clamped(np.ceil(cells) - 1, grid),
+    "cells count down along x": lambda cells, grid: roi.clamped(grid * (1, 0, 0) + cells * (-1, 1, 1), grid),
+    "z of cells counts from the middle": lambda cells, grid: roi.clamped(cells - grid * (0.0, 0.0, 0.5), grid),
+    "the last cell of an axis stays empty": lambda cells, grid: roi.flat(
+        np.minimum(np.clip(np.trunc(cells), 0, grid - 1), np.maximum(grid - 2, 0)), grid
+    ),
+}
+
+
+# Beside the box: what is listed, and what is pooled of it.
+
+
+def _most(call: OpCall) -> int:
+    return int(call.param("max_pts_each_voxel"))
+
+
+def _kept(call: OpCall) -> roi.Entries:
+    return roi.found(call).first(_most(call) - 1)
+
+
+def _right(call: OpCall) -> Outputs:
+    return roi.outputs(call, roi.found(call))
+
+
+def _answer(call: OpCall, test: Any) -> Outputs:
+    return roi.outputs(call, roi.find_entries(*call.arrays("pts", "rois"), test))
+
+
+def _boxed(words: str) -> Suspect:
+    return lambda call: misread_boxes(_answer, roi.cell_test(call.params), "rois")[words](call)
+
+
+def _placed(place: Callable[[Array, Array], Array]) -> Suspect:
+    return lambda call: _answer(call, replace(roi.cell_test(call.params), place=place))
+
+
+def _entries(change: Callable[[OpCall, roi.Entries], roi.Entries]) -> Suspect:
+    return lambda call: roi.outputs(call, change(call, roi.found(call)))
+
+
+def _listed(change: Callable[[Array, Array], Array]) -> Suspect:
+    """With another table, given the right one and the number of each place in it."""
+
+    def wrong(call: OpCall) -> Outputs:
+        rows = _right(call)["pts_idx_of_voxels"]
+        return {"pts_idx_of_voxels": change(rows, np.arange(rows.shape[-1])).astype("<i4")}
+
+    return wrong
+
+
+def _pooled(most: Callable[[OpCall], int]) -> Suspect:
+    """Of the first so many points of each cell."""
+    return lambda call: roi.pooled(call, roi.found(call).first(most(call)))
+
+
+def _scaled(by: Callable[[OpCall, Array], Array]) -> Suspect:
+    """Means times that of the call and the counts."""
+
+    def wrong(call: OpCall) -> Outputs:
+        if roi.is_max(call):
+            return {}
+        own = _right(call)
+        means, counts = own["pooled_features"], np.maximum(own["pts_idx_of_voxels"][..., :1], 1).astype(np.float64)
+        with np.errstate(all="ignore"):
+            return {"pooled_features": (means * by(call, counts)).astype(means.dtype)}
+
+    return wrong
+
+
+def _of_max(change: Callable[[OpCall, Array, Array], Outputs]) -> Suspect:
+    """Where the maximum is asked for, given pooled_features and argmax."""
+
+    def wrong(call: OpCall) -> Outputs:
+        own = roi.pooled(call, _kept(call)) if roi.is_max(call) else None
+        return {} if own is None else change(call, own["pooled_features"], own["argmax"])
+
+    return wrong
+
+
+def _reversed(_: OpCall, all_: roi.Entries) -> roi.Entries:
+    order = np.lexsort((-all_.points, all_.cells))
+    return roi.Entries(all_.cells[order], all_.points[order])
+
+
+def _of_first_box(call: OpCall, all_: roi.Entries) -> roi.Entries:
+    cells = all_.cells % int(np.prod([call.param(name) for name in roi.GRID]))
+    order = np.argsort(cells, kind="stable")
+    return roi.Entries(cells[order], all_.points[order])
+
+
+def _all_counted(call: OpCall) -> Outputs:
+    rows, all_ = _right(call)["pts_idx_of_voxels"], roi.found(call)
+    rows.reshape(-1, _most(call))[all_.cells[all_.starts], 0] = all_.counts
+    return {"pts_idx_of_voxels": rows}
+
+
+def _one_fewer(call: OpCall) -> Outputs:
+    less = roi.outputs(with_params(call, max_pts_each_voxel=max(1, _most(call) - 1)), roi.found(call))
+    rows = less["pts_idx_of_voxels"]
+    gap = [(0, 0)] * 4 + [(0, _most(call) - rows.shape[-1])]
+    return {**less, "pts_idx_of_voxels": np.pad(rows, gap)}
+
+
+def _in_list(call: OpCall, _: Array, argmax: Array) -> Outputs:
+    kept = _kept(call)
+    rank = np.zeros((int(np.prod(argmax.shape[:-1])), int(call.param("pts_num"))), "<i4")
+    rank[kept.cells, kept.points] = kept.ranks
+    flat = argmax.reshape(len(rank), -1)
+    places = np.take_along_axis(rank, np.maximum(flat, 0), axis=1)
+    return {"argmax": np.where(flat < 0, -1, places).reshape(argmax.shape)}
+
+
+def _last_of_equals(call: OpCall, _: Array, __: Array) -> Outputs:
+    return roi.pooled(call, _reversed(call, _kept(call)))
+
+
+def _minus_inf_counts(call: OpCall, best: Array, argmax: Array) -> Outputs:
+    kept = _kept(call)
+    first = np.full(int(np.prod(argmax.shape[:-1])), -1, "<i4")
+    first[kept.cells[kept.starts]] = kept.points[kept.starts]
+    is_none = (argmax < 0) & (first.reshape(*argmax.shape[:-1], 1) >= 0)
+    lowest = best.dtype.type(-np.inf)
+    return {
+        "argmax": np.where(is_none, first.reshape(*argmax.shape[:-1], 1), argmax),
+        "pooled_features": np.where(is_none, lowest, best),
+    }
+
+
+def _exchanged_modes(call: OpCall) -> Outputs:
+    return _right(with_params(call, pool_method=roi.AVERAGE if roi.is_max(call) else roi.MAX))
+
+
+def _with_features(change: Callable[[Array], Array]) -> Suspect:
+    return lambda call: roi.pooled(
+        with_inputs(call, pts_feature=np.ascontiguousarray(change(call.array("pts_feature")))), _kept(call)
+    )
+
+
+FORWARD_SUSPECTS: Final[Mapping[str, Suspect]] = {
+    **{words: _boxed(words) for words in misread_boxes(_answer, roi.CellTest(), "rois")},
+    **{words: _placed(place) for words, place in _PLACES.items()},
+    "K points are pooled": _pooled(_most),
+    "all points of a cell are pooled": _pooled(lambda call: int(call.param("pts_num"))),
+    "one point of each cell is pooled": _pooled(lambda _: 1),
+    "all points of a cell are counted": _all_counted,
+    "a cell has K − 2 points": _one_fewer,
+    "points are listed from the last to the first": _entries(_reversed),
+    "cells of one box are shared by the next": _entries(_of_first_box),
+    "listed points count from 1": _listed(lambda rows, place: rows + ((place > 0) & (place <= rows[..., :1]))),
+    f"listed points count within {_TILE}": _listed(lambda rows, place: np.where(place > 0, rows % _TILE, rows)),
+    "places without a point have −1": _listed(lambda rows, place: np.where(place > rows[..., :1], -1, rows)),
+    "the list has no count": _listed(lambda rows, _: np.append(rows[..., 1:], 0 * rows[..., :1], axis=-1)),
+    "the count is one more": _listed(lambda rows, place: rows + ((place == 0) & (rows[..., :1] > 0))),
+    "the count comes last": _listed(lambda rows, _: np.roll(rows, -1, axis=-1)),
+    "argmax is the place in the list": _of_max(_in_list),
+    "argmax counts from 1": _of_max(lambda _, __, argmax: {"argmax": argmax + (argmax >= 0).astype("<i4")}),
+    "argmax of an empty cell is 0": _of_max(lambda _, __, argmax: {"argmax": np.maximum(argmax, 0)}),
+    "argmax is that of the first channel": _of_max(
+        lambda _, __, argmax: {"argmax": np.broadcast_to(argmax[..., :1], argmax.shape)}
+    ),
+    "the last of equals is the largest": _of_max(_last_of_equals),
+    "the maximum starts at 0": _of_max(
+        lambda _, best, argmax: {"pooled_features": np.maximum(best, 0), "argmax": np.where(best > 0, argmax, -1)}
+    ),
+    "a maximum of −Inf counts": _of_max(_minus_inf_counts),
+    "empty cells have −Inf": _of_max(
+        lambda _, best, argmax: {"pooled_features": np.where(argmax < 0, best.dtype.type(-np.inf), best)}
+    ),
+    "the largest magnitude is pooled": _with_features(np.abs),
+    "pts_feature is read as [C, P]": _with_features(lambda rows: rows.reshape(rows.shape[::-1]).T),
+    "features are those of the next point": _with_features(lambda rows: np.roll(rows, -1, axis=0)),
+    "the mean is a sum": _scaled(lambda _, counts: counts),
+    "the mean is that of K": _scaled(lambda call, counts: counts / _most(call)),
+    "the mean is that of K − 1": _scaled(lambda call, counts: counts / max(1, _most(call) - 1)),
+    "the mean is that of all points": _scaled(lambda call, counts: counts / call.param("pts_num")),
+    "the mean is that of one point more": _scaled(lambda _, counts: counts / (counts + 1)),
+    "maximum and mean are exchanged": _exchanged_modes,
+}

@@ -1,0 +1,168 @@
+"""focal_loss_sigmoid_backward: the derivative of focal_loss_sigmoid_forward by its input, without an incoming gradient.
+
+With p = 1/(1 + e^−x), in the target's column −α · (1 − p)^γ · (1 − p − γ · p · ln p), in all others −(1 − α) · p^γ ·
+(γ · (1 − p) · ln(1 − p) − p), times the weight of the row's target.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from mluops_gtest.authoring import Array, DType, OpCall, Operator, Status, TensorSpec, checks
+
+from .._shared import focal_loss as focal
+from .._shared.wrong_focal_loss import Result, Results, formula, suspects
+
+# §1.1 and §1.2 name a grad_output; §1.3, the function of §2.2 and mmcv's kernel have none.
+# Rulings as in forward: a row's factor is weight[target[n]]; with γ = 0 the power is 1; no error per element is stated.
+FOCAL: Final = focal.Focal("grad_input", focal.gradients, focal.gradient_element)
+# §1.4 says that HIGH_PRECISION is not supported, of "reduction": a slip. It is the only one that is.
+PREFERENCES: Final = (1,)
+# §1.4: C, where there is no weight, stands for no class. Rows are short: targets never leave 16 bits, so no `names`.
+TARGET: Final = TensorSpec("target", "[N]", (DType.INT32,), None)
+# §1.4 has (0, …) and [0, 10000], §1.3 [0, 8] and [0, 1000]: header and code take 0 to 10000.
+MOST_GAMMA: Final = 10000
+
+
+def most_columns(dtype: DType, nram_bytes: int, *, is_weighted: bool) -> int:
+    """As released, how many columns fit into the on-chip memory; §1.4's numbers belong to another size of it."""
+    align = 256 if dtype is DType.HALF else 128
+    room = nram_bytes - 14 * align
+    if not is_weighted:
+        return (room // 2 - 4) // 20
+    return (room - 136) // 44 // (align // 4) * (align // 4)
+
+
+def _fits(call: OpCall) -> bool:
+    arg, nram = call.tensor("input"), 0 if call.handle is None else call.handle.nram_bytes
+    return arg.dims[1] <= most_columns(arg.dtype, nram, is_weighted=focal.has_weight(call))
+
+
+# As released: what the check function refuses is BAD_PARAM, strides too, and no tensor is too large.
+CHECKS = (
+    checks.handle("§2.2"),
+    checks.descriptors(doc="§2.2"),
+    checks.ranks("input", "target", "grad_input", doc="§1.3"),
+    checks.dims("grad_input.0", "grad_input.1", "target.0", doc="§1.3"),
+    checks.strided("input", "target", "grad_input", "weight", doc="§1.1", status=Status.BAD_PARAM),
+    # §1.4 says that half is not supported yet; header and code take it.
+    checks.dtypes("input", "grad_input = input", "target", doc="§1.1"),
+    checks.only_if(
+        focal.has_weight,
+        checks.ranks("weight", doc="§1.3"),
+        checks.dims("weight.0", doc="§1.3"),
+        checks.dtypes("weight = input", doc="§1.1"),
+    ),
+    checks.params("prefer", doc="§1.4", status=Status.NOT_SUPPORTED),
+    checks.params("reduction", doc="§1.4", status=Status.NOT_SUPPORTED),
+    checks.require(
+        "gamma",
+        lambda call: not (call.param("gamma") < 0 or call.param("gamma") > MOST_GAMMA),
+        "gamma must be in 0 … 10000",
+        "§1.4",
+        Status.NOT_SUPPORTED,
+    ),
+    checks.only_if(focal.has_weight, checks.pointers("weight", doc="§2.2")),
+    checks.require("columns", _fits, "a row must fit into the on-chip memory", "§1.4", Status.NOT_SUPPORTED),
+    # Where target or grad_input has no elements, input has none.
+    checks.empty("input", doc="§1.1"),
+    checks.pointers("input", "target", "grad_input", doc="§2.2"),
+)
+
+
+def _formula(last: Callable[[Array, Array, float], Array]) -> Result:
+    """Another last factor, of ln pt, ln q and gamma."""
+    return formula(lambda pt, q, r: np.where(r.is_target, -1, 1) * np.exp(r.gamma * q) * last(pt, q, r.gamma))
+
+
+# Mistakes that are no mistakes of the loss.
+WRONG: Final[Results] = (
+    ("loss", "the result is the loss", lambda _, r: focal.losses(r)),
+    ("by_p", "the derivative is that by p", lambda v, r: v / (np.exp(-r.x) / (1 + np.exp(-r.x)) ** 2)),
+    ("target_sign", "the target's column has the other sign", lambda v, _: np.abs(v)),
+    ("others_sign", "all columns but the target's have the other sign", lambda v, r: np.where(r.is_target, v, -v)),
+    ("no_logarithm", "the logarithm's term is missing", _formula(lambda _, q, __: np.exp(q))),
+    ("logarithm_alone", "the logarithm's term is all", _formula(lambda pt, _, g: -g * np.exp(pt) * pt)),
+    ("other_logarithm", "ln p and ln(1 − p) are exchanged", _formula(lambda pt, q, g: np.exp(q) - g * np.exp(pt) * q)),
+    ("logarithm_added", "its term has the other sign", _formula(lambda pt, q, g: np.exp(q) + g * np.exp(pt) * pt)),
+    ("no_gamma", "its term is not multiplied with gamma", _formula(lambda pt, q, _: np.exp(q) - np.exp(pt) * pt)),
+    ("times_sum", "grad_output is the sum of a row", lambda v, _: v * v.sum(axis=1, keepdims=True)),
+)
+
+# The kernel that the numpy backend runs: §3.1's vectors, in which αt is alpha − 1 where a column is not the target's.
+
+
+def kernel(call: OpCall) -> Status:
+    """Check the call, then compute in float, some rows at a time."""
+    refused = _refusal(call)
+    if refused is not None:
+        return refused
+    result = call.array("grad_input")
+    one, smallest = np.float32(1), np.finfo(np.float32).tiny
+    with np.errstate(all="ignore"):
+        for rows in focal.blocks(*result.shape):
+            x, hits, factor, alpha, gamma = focal.operands(call, rows)
+            p = one / (one + np.exp(-x))
+            pt, share = one - p, np.full_like(x, alpha - one)
+            pt[hits], share[hits] = p[hits], alpha
+            power = np.exp(gamma * np.log(np.maximum(one - pt, smallest)))
+            grad = (one - pt - gamma * pt * np.log(np.maximum(pt, smallest))) * (-share * power)
+            result[rows] = grad if factor is None else grad * factor
+    return Status.SUCCESS
+
+
+def _refusal(call: OpCall) -> Status | None:
+    x, target, weight, grad = (*call.inputs.values(), call.outputs["grad_input"])
+    if call.handle is None or x is None or target is None or grad is None or not focal.shapes_fit(call, "grad_input"):
+        return Status.BAD_PARAM
+    weights = [weight] if weight is not None and weight.desc.count else []
+    if any(arg.desc.is_strided for arg in (x, target, grad, *weights)):
+        return Status.BAD_PARAM
+    if call.param("prefer") != 1 or call.param("reduction") != 0:
+        return Status.NOT_SUPPORTED
+    if call.param("gamma") < 0 or call.param("gamma") > 10000:
+        return Status.NOT_SUPPORTED
+    if any(arg.null for arg in weights):
+        return Status.BAD_PARAM
+    # In bytes: 14 alignments, and 20 or 44 for each column.
+    lanes = 64 if x.dtype is DType.HALF else 32
+    free = call.handle.nram_bytes - 14 * 4 * lanes
+    most = (free - 136) // (44 * lanes) * lanes if weights else (free // 2 - 4) // 20
+    if x.dims[1] > most:
+        return Status.NOT_SUPPORTED
+    if 0 in x.dims:
+        return Status.SUCCESS
+    return Status.BAD_PARAM if x.null or target.null or grad.null else None
+
+
+def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Write grad_input."""
+    (is_target, share, right, wrong), gamma = focal.torch_logs(call, inputs), call.param("gamma")
+    size = share * (gamma * wrong).exp() * (wrong.exp() - gamma * right.exp() * right)
+    outputs["grad_input"].copy_(size.where(~is_target, -size))
+
+
+OPERATOR = Operator(
+    name="focal_loss_sigmoid_backward",
+    released_name="focal_loss_sigmoid_backward",
+    op_type=("FOCAL_LOSS_SIGMOID_BACKWARD", 12322),
+    summary="The derivative of every logit's focal loss.",
+    inputs=focal.focal_inputs(TARGET),
+    outputs=(focal.focal_output("grad_input"),),
+    params=focal.focal_params(
+        "focal_loss_sigmoid_backward_param", 12322, "FocalLossSigmoidBackwardParam", (1, 2, 3, 4), PREFERENCES
+    ),
+    axes=focal.AXES,
+    checks=CHECKS,
+    reference=FOCAL.reference,
+    bound=FOCAL.bound,
+    precondition=focal.precondition,
+    left_open=focal.LEFT_OPEN,
+    theory=focal.theory(23, 6),
+    kernel=kernel,
+    suspects=suspects(FOCAL, WRONG),
+    c_api=focal.focal_function("mluOpFocalLossSigmoidBackward", "grad_input"),
+    exact=FOCAL.elements,
+    torch_kernel=torch_kernel,
+)

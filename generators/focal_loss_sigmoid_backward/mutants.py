@@ -1,0 +1,8 @@
+"""Implementations with one plausible mistake each; the small cases must catch every one."""
+
+from typing import Final
+
+from .._shared.wrong_focal_loss import focal_mutants
+from . import FOCAL, OPERATOR, WRONG
+
+MUTANTS: Final = tuple(focal_mutants(OPERATOR, FOCAL, WRONG, ()))

@@ -1,0 +1,220 @@
+"""moe_dispatch_forward: every sample's row, times its gate, becomes the row of dispatch that it is routed to."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from mluops_gtest.authoring import (
+    Array,
+    Baseline,
+    Bound,
+    DType,
+    OpCall,
+    Operator,
+    OutputSpec,
+    Status,
+    TensorSpec,
+    Theory,
+    axis,
+    checks,
+    exact,
+)
+from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
+from mluops_gtest.authoring.exact_numbers import ExactElement, products
+from mluops_gtest.authoring.left_open import find_subnormal
+
+from .._shared import moe_dispatch as moe
+from .._shared.wrong_moe_dispatch import by_slot, factor_suspects, route_suspects
+
+INPUTS: Final = ("gates", "indices", "locations", "input")
+ALL: Final = (*INPUTS, "dispatch")
+
+# What is checked, in normative order.
+
+CHECKS = (
+    checks.handle("§2.2"),
+    checks.arch("released; the header says compute_50 or above"),
+    checks.descriptors(doc="§2.2"),
+    checks.ranks(doc="§1.1"),
+    checks.dtypes(doc="§1.4"),
+    checks.params(doc="§1.3"),
+    checks.dims(doc="§1.4"),
+    checks.strided(doc="§1.4"),
+    # The header has the limit. §3.6 calls S = 8192, K = 0 a call without elements, and this comes before those.
+    checks.require(
+        "samples_fit",
+        lambda call: call.param("samples") <= call.param("num_experts") * call.param("capacity"),
+        "there are no more samples than slots",
+        "released, against §3.6",
+    ),
+    checks.large("dispatch", "indices", "locations", "input", "gates", doc="released"),
+    # §1.1. A dispatch without rows has no samples.
+    checks.empty("input", doc="§1.1"),
+    checks.pointers("indices", "locations", "input", "dispatch", "gates", doc="§2.2"),
+)
+
+
+# The oracle: one product, rounded once.
+
+
+def written(call: OpCall, routing: moe.Routing) -> Array:
+    """dispatch after samples that are routed in this way."""
+    gates, rows = call.arrays("gates", "input")
+    dispatch = call.array("dispatch").copy()
+    # §3.1.2: samples come in order, so of those of one slot the last wins. §2.1 assigns; the "+=" in §1.2 of
+    # moe_dispatch_backward_gate is a slip.
+    slots, behind = np.unique(routing.slots[::-1], return_index=True)
+    samples = routing.samples[::-1][behind]
+    # A product of two float32 values has 48 bits: float64 holds it, and the result is rounded once.
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = (gates[samples, None].astype(np.float64) * rows[samples]).astype(np.float32)
+    # Which NaN an operation gives differs between processors; those of other rows keep their bits.
+    np.copyto(values, np.float32(np.nan), where=np.isnan(values))
+    dispatch[slots] = values
+    return dispatch
+
+
+def reference(call: OpCall) -> Baseline:
+    """gates[i] · input[i, :] where a sample is routed to, and what dispatch held elsewhere (§1.4: in place)."""
+    return Baseline({"dispatch": written(call, moe.routed(call))})
+
+
+def untouched(call: OpCall) -> Array:
+    """bool [E · K]: no sample is routed to the row."""
+    rows = np.ones(call.tensor("dispatch").dims[0], bool)
+    rows[moe.routed(call).slots] = False
+    return rows
+
+
+def bound(call: OpCall) -> Mapping[str, Bound]:
+    """One product; what is no product is the same bit for bit."""
+    magnitude = np.where(untouched(call)[:, None], np.float32(0), np.abs(reference(call).outputs["dispatch"]))
+    return {"dispatch": Bound(magnitude, 1)}
+
+
+def theory(call: OpCall) -> Theory:
+    """Gates and routing, the rows that are read and written; a product per routed element."""
+    samples, hidden = call.tensor("input").dims
+    moved = len(moe.routed(call).samples) * hidden
+    return Theory(io_bytes=12 * samples + 8 * moved, ops=moved)
+
+
+# Mistakes beside those about the routing.
+
+
+def _sums(call: OpCall) -> Mapping[str, Array]:
+    routing = moe.routed(call)
+    gates, rows = call.arrays("gates", "input")
+    sums = call.array("dispatch").copy()
+    sums[routing.slots] = 0
+    with np.errstate(all="ignore"):
+        np.add.at(sums, routing.slots, gates[routing.samples, None] * rows[routing.samples])
+    return {"dispatch": sums}
+
+
+def _cleared(call: OpCall) -> Mapping[str, Array]:
+    dispatch = reference(call).outputs["dispatch"]
+    dispatch[untouched(call)] = 0
+    return {"dispatch": dispatch}
+
+
+SUSPECTS: Final = {
+    **route_suspects("dispatch", written),
+    **factor_suspects("dispatch", written),
+    "rows of input are by slot": lambda call: {"dispatch": written(by_slot("input", call), moe.routed(call))},
+    "samples of one slot are summed": _sums,
+    "rows that no sample is routed to are cleared": _cleared,
+}
+
+
+# One element as §2.1 defines it.
+
+
+def elements(call: OpCall) -> Mapping[str, ExactElement]:
+    """The product of the last sample that is routed to the slot, or what dispatch held."""
+    last = {}
+    for sample in range(call.param("samples")):
+        last[moe.literal_slot(call, sample)] = sample
+
+    def dispatch(slot: int, column: int) -> Fraction | float:
+        value = float(call.array("dispatch")[slot, column])
+        if slot in last:
+            sample = last[slot]
+            value = float(products(call.array("gates")[sample], call.array("input")[sample, column]))
+        return Fraction(value) if np.isfinite(value) else value
+
+    return {"dispatch": dispatch}
+
+
+# The kernel that the numpy backend runs: tasks have a part of the columns each, and go through the samples (§3.1.2).
+
+TASKS: Final = 4
+
+
+def kernel(call: OpCall) -> Status:
+    """Check the call, then write rows."""
+    refused = moe.refusal(call, *ALL, fits=True)
+    if refused is not None:
+        return refused
+    if 0 in call.tensor("input").dims:
+        return Status.SUCCESS
+    if any(call.tensor(name).null for name in ALL):
+        return Status.BAD_PARAM
+    slots, gates, rows, dispatch = moe.slots_read(call), *call.arrays("gates", "input", "dispatch")
+    with np.errstate(over="ignore", invalid="ignore"):
+        for columns in np.array_split(np.arange(rows.shape[1]), min(TASKS, rows.shape[1])):
+            part = slice(columns[0], columns[-1] + 1)
+            for sample in np.flatnonzero(slots >= 0):
+                np.multiply(rows[sample, part], gates[sample], out=dispatch[slots[sample], part])
+    return Status.SUCCESS
+
+
+# With torch: only the last sample of each slot is copied.
+
+
+def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Write dispatch."""
+    import torch
+
+    samples, slots = moe.torch_routing(call, inputs)
+    last = torch.full(outputs["dispatch"].shape[:1], -1, device=samples.device)
+    last.scatter_reduce_(0, slots, samples, "amax")
+    slots = (last >= 0).nonzero().squeeze(1)
+    samples = last[slots]
+    outputs["dispatch"].index_copy_(0, slots, inputs["input"][samples] * inputs["gates"][samples, None])
+
+
+OPERATOR = Operator(
+    name="moe_dispatch_forward",
+    released_name="moe_dispatch_forward",
+    op_type=("MOE_DISPATCH_FORWARD", 1305),
+    summary="Writes the row of every sample, times its gate, to the slot that it is routed to; other slots stay.",
+    inputs=(
+        *map(moe.moe_input, INPUTS),
+        TensorSpec("dispatch_before", moe.SHAPES["dispatch"], (DType.FLOAT,), None, becomes="dispatch"),
+    ),
+    # §1.5.1; one product is rounded in one way. §1.4: in place, so rows that no sample is routed to keep their bits.
+    outputs=(OutputSpec("dispatch", moe.SHAPES["dispatch"], {DType.FLOAT: exact()}, None, kept=untouched),),
+    params=moe.moe_params("moe_dispatch_forward_param", 23333, "MoeDispatchForwardParam"),
+    axes={**moe.AXES, "hidden": axis("hidden", of="input")},
+    checks=CHECKS,
+    subsumed={
+        **moe.never_large("gates", "indices", "locations"),
+        "input_large": "dispatch has as many elements at least, since samples have a slot each",
+    },
+    reference=reference,
+    bound=bound,
+    theory=theory,
+    kernel=kernel,
+    suspects=SUSPECTS,
+    left_open={"subnormal": find_subnormal},
+    reductions=moe.SLOT_REDUCTIONS,
+    c_api=c_function(
+        "mluOpMoeDispatchForward",
+        arguments=(HANDLE, *tensor(*INPUTS), *scalar(*moe.FIELDS), *tensor("dispatch")),
+    ),
+    exact=elements,
+    torch_kernel=torch_kernel,
+)

@@ -1,0 +1,96 @@
+"""Implementations with one plausible mistake each; the small cases must catch every one."""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
+from mluops_gtest.authoring.suspects import misread
+
+from .._shared.deformable import INPUTS, sums
+from .._shared.interpolation import shortened
+from .._shared.wrong_deformable import SUSPECTS
+from . import OPERATOR, kernel
+
+_COL: Final = "data_col"
+
+
+def _written(name: str, message: str, answer: Callable[[OpCall], Array]) -> Mutant:
+    """Writes something else to calls that compute."""
+
+    def spoil(call: OpCall) -> None:
+        if OPERATOR.answer(call).check is None:
+            with np.errstate(all="ignore"):
+                call.array(_COL)[...] = answer(call)
+
+    return mistakes.spoilt(name, message, kernel, spoil)
+
+
+def _rounded(tensor: str, bits: int) -> Callable[[OpCall], Array]:
+    read = misread(**{tensor: lambda values: shortened(values, bits)})
+    return lambda call: sums(read(call))[_COL]
+
+
+def _half_sums(call: OpCall) -> Array:
+    return sums(call)[_COL].astype(np.float16).astype(np.float32)
+
+
+def _added(call: OpCall) -> Status:
+    """The old content stays in the sums."""
+    before = call.array(_COL).copy()
+    status = kernel(call)
+    with np.errstate(all="ignore"):
+        call.array(_COL)[...] += before
+    return status
+
+
+def _left_when_empty(call: OpCall) -> Status:
+    return Status.SUCCESS if call.tensor("data_attn_weight").desc.is_empty else kernel(call)
+
+
+def _refused_when_empty(call: OpCall) -> Status:
+    return Status.BAD_PARAM if call.tensor("data_attn_weight").desc.is_empty else kernel(call)
+
+
+def _whole_steps(call: OpCall) -> Status:
+    """im2col_step itself must divide B."""
+    step, batches = call.param("im2col_step"), call.tensor("data_value").dims[0]
+    return Status.BAD_PARAM if step > 0 and batches % step else kernel(call)
+
+
+def _divided(call: OpCall) -> Array:
+    points = np.prod(call.tensor("data_attn_weight").dims[3:])
+    return sums(call)[_COL] / np.float32(points)
+
+
+def _clear_nan(call: OpCall) -> None:
+    col = call.array(_COL)
+    col[np.isnan(col)] = 0
+
+
+MUTANTS: Final = (
+    *mistakes.suspected(
+        OPERATOR, {re.sub(r"\W+", "_", words.lower()).strip("_").replace("−", ""): words for words in SUSPECTS}
+    ),
+    *(
+        _written(f"{kind}_{name.split('_', 1)[1]}", f"rounds {name} to {kind}", _rounded(name, bits))
+        for kind, bits in (("tf32", 11), ("bfloat16", 8))
+        for name in (INPUTS[0], *INPUTS[3:])
+    ),
+    _written("half_sums", "rounds sums to half", _half_sums),
+    _written("mean", "divides by the number of samples", _divided),
+    Mutant("adds_to_col", "adds to what data_col held", _added),
+    Mutant("empty_left", "writes nothing without levels or points", _left_when_empty),
+    Mutant("empty_refused", "refuses calls without levels or points", _refused_when_empty),
+    Mutant("whole_steps", "refuses an im2col_step that is larger than B", _whole_steps),
+    mistakes.spoilt("nan_cleared", "writes 0 for NaN", kernel, _clear_nan),
+    *mistakes.tails_left(kernel, _COL, 1, "queries", (16, 32)),
+    *mistakes.tails_left(kernel, _COL, 3, "channels", (16, 64)),
+    mistakes.part_left(kernel, _COL, 1, "queries"),
+    mistakes.cached_by_shape(kernel),
+    mistakes.sum_goes_on(kernel, _COL),
+    mistakes.first_length_kept(kernel, _COL, 1, "queries"),
+    *(mistakes.input_cleared(kernel, name) for name in (INPUTS[0], *INPUTS[3:])),
+)
