@@ -336,6 +336,11 @@ MLUOP_API mluOpStatus_t mluOpBboxOverlaps(mluOpHandle_t handle, const int mode, 
 MLUOP_API mluOpStatus_t mluOpAbs(mluOpHandle_t handle, const mluOpTensorDescriptor_t x_desc, const void *x,
                                  const mluOpTensorDescriptor_t y_desc, void *y);
 
+MLUOP_API mluOpStatus_t mluOpPointsInBoxes(mluOpHandle_t handle, const mluOpTensorDescriptor_t points_desc,
+                                           const void *points, const mluOpTensorDescriptor_t boxes_desc,
+                                           const void *boxes, const mluOpTensorDescriptor_t points_indices_desc,
+                                           void *points_indices);
+
 #ifdef __cplusplus
 }
 #endif

@@ -175,6 +175,7 @@ def find_undefined(points: str, boxes: str) -> Callable[[OpCall, Baseline], str 
     """For `left_open`: NaN in a point, or a box that is not finite."""
 
     def find(call: OpCall, _: Baseline) -> str | None:
+        """NaN in a point, or a box that is not finite; None if there is neither."""
         if np.isnan(call.array(points)).any():
             return f"{points} has NaN"
         return None if np.isfinite(call.array(boxes)).all() else f"{boxes} has NaN or an infinity"

@@ -3,13 +3,16 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Operator, mistakes
+from mluops_gtest.authoring.roundings import through_half
 from mluops_gtest.authoring.suspects import Suspect, misread
 
 from .boxes import BoxTest
+from .interpolation import shortened
 
 # What an operator gives for a call with another test.
 Answer = Callable[[OpCall, BoxTest], Mapping[str, Array]]
@@ -65,3 +68,37 @@ def misread_boxes(answer: Answer, test: BoxTest, boxes: str) -> dict[str, Suspec
 def every_suspect(operator: Operator) -> Iterator[Mutant]:
     """Implementations that make each mistake which the operator suspects."""
     return mistakes.suspected(operator, {re.sub(r"\W+", "_", words.lower()): words for words in operator.suspects})
+
+
+# The name of a mutant, its message, and the call whose right answer it gives.
+WrongCall = tuple[str, str, Callable[[OpCall], OpCall]]
+
+
+def narrow_pairs(points: str, boxes: str) -> Iterator[WrongCall]:
+    """Coordinates and boxes of float that are kept in less."""
+    for word, narrow in (
+        ("half", through_half),
+        ("bf16", partial(shortened, bits=8)),
+        ("tf32", partial(shortened, bits=11)),
+    ):
+        yield f"{word}_points", f"rounds points to {word}", misread(**{points: narrow})
+        yield f"{word}_boxes", f"rounds boxes to {word}", misread(**{boxes: narrow})
+
+
+def boxes_behind(boxes: str) -> Iterator[WrongCall]:
+    """Boxes that are not looked at: the first, the last, those behind whole tiles."""
+
+    def without(first: Callable[[int], int], last: Callable[[int], int]) -> Callable[[OpCall], OpCall]:
+        def hidden(array: Array) -> Array:
+            wrong, count = array.copy(), array.shape[1]
+            # Nobody is inside.
+            wrong[:, first(count) : last(count), 3:6] = -1
+            return wrong
+
+        return misread(**{boxes: hidden})
+
+    yield "first_box_lost", "does not look at the first box", without(lambda _: 0, lambda _: 1)
+    yield "last_box_lost", "does not look at the last box", without(lambda n: n - 1, lambda n: n)
+    for tile in (4, 16, 64):
+        behind = without(lambda n, tile=tile: n // tile * tile or n, lambda n: n)  # type: ignore[misc]
+        yield f"boxes_behind_{tile}", f"does not look at boxes behind whole tiles of {tile}", behind

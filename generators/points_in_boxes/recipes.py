@@ -9,14 +9,12 @@ import numpy as np
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
-from .._shared.boxes import beside_faces, clear_points, road_boxes, uniform, within
-from .._shared.points import placed
+from .._shared.box_scenes import boxes_apart, nested_boxes, planted_points, points_around, points_on_faces
+from .._shared.boxes import clear_points, road_boxes, uniform, within
 from . import TEST
 
 # The scene: points of a lidar sweep and where some of them are.
 _REACH, _SHARE, _LIFT = 75.0, 0.13, 8.0
-# Boxes that must not meet stand so far apart, in metres; the idle points lie far below them.
-_APART, _BELOW = 16.0, -50.0
 # How near to a face of its box a point of a dense scene may come, as a part of the half length.
 _EDGE = 1e-3
 
@@ -61,67 +59,30 @@ def planted(
     draw: Draw, _: Params, dtype: DType, *, points: int, boxes: int, hits: tuple[int, ...], rows: tuple[int, ...]
 ) -> RecipeOutput:
     """Point hits[i] is in box rows[i], and no other point is in any."""
-    if len(hits) != len(rows) or len(set(hits)) != len(hits):
+    if len(hits) != len(rows) or len(set(zip(hits, rows, strict=True))) != len(set(hits)):
         raise ValueError("hits and rows go in pairs, and a point is in one box")
-    objects = _sites(draw, boxes)
-
-    def cloud(turn: int) -> Array:
-        idle = uniform(draw.stream(f"idle {turn}"), -_REACH, _REACH, (points, 3))
-        idle[:, 2] += _BELOW - _REACH
-        part = uniform(draw.stream(f"part {turn}"), -0.9, 0.9, (len(hits), 3))
-        idle[list(hits)] = within(objects[0, list(rows)], part, bottom=TEST.bottom)
-        return idle[None]
-
-    return _made(clear_points(cloud, objects, TEST, dtype), objects)
+    objects = boxes_apart(draw, boxes)
+    owners = np.full((1, points), -1)
+    owners[0, list(hits)] = rows
+    return _made(planted_points(draw, objects, owners, TEST, dtype), objects)
 
 
 def turned(draw: Draw, _: Params, dtype: DType, *, headings: tuple[float, ...], each: int) -> RecipeOutput:
     """A box of each heading, and points in and around every one."""
-    objects = _sites(draw, len(headings))
+    objects = boxes_apart(draw, len(headings))
     objects[..., 6] = headings
-    return _around(draw, objects, each, dtype)
+    return _made(points_around(draw, objects, each, TEST, dtype), objects)
 
 
 def nested(draw: Draw, _: Params, dtype: DType, *, lengths: tuple[int, ...], each: int) -> RecipeOutput:
     """Boxes of one centre and heading, as many times larger than the first; points in all of them and around."""
-    objects = np.repeat(_sites(draw, 1), len(lengths), axis=1)
-    objects[..., 3:6] *= np.array(lengths)[:, None]
-    return _around(draw, objects, each, dtype)
-
-
-def _around(draw: Draw, objects: Array, each: int, dtype: DType) -> RecipeOutput:
-    count = objects.shape[1]
-
-    def cloud(turn: int) -> Array:
-        part = uniform(draw.stream(f"part {turn}"), -1.5, 1.5, (1, count, each, 3))
-        places = within(objects[:, :, None], part, bottom=TEST.bottom).reshape(1, -1, 3)
-        return places[:, draw.stream("order").permutation(count * each)]
-
-    return _made(clear_points(cloud, objects, TEST, dtype), objects)
-
-
-def _sites(draw: Draw, count: int) -> Array:
-    """Boxes [1, T, 7] that do not meet."""
-    objects = road_boxes(draw, 1, count, DType.FLOAT)
-    width = math.isqrt(count - 1) + 1
-    number = np.arange(count)
-    objects[0, :, 0], objects[0, :, 1] = _APART * (number % width - width // 2), _APART * (number // width - width // 2)
-    return objects
-
-
-_UNIT = -17
+    objects = nested_boxes(draw, lengths)
+    return _made(points_around(draw, objects, each, TEST, dtype), objects)
 
 
 def faces(draw: Draw, _: Params, dtype: DType, *, lengths: tuple[float, ...], offsets: tuple[int, ...]) -> RecipeOutput:
     """Boxes dx, dy, dz of `lengths` that are not turned; points so many 2^-17 beyond each face, edge and corner."""
-    sizes = np.array(lengths).reshape(-1, 3)
-    unit = 2.0**_UNIT
-    # Whole numbers beside each other; halves of lengths must be on the lattice.
-    centres = draw.stream("centres").integers(-2, 3, (len(sizes), 3)) + np.arange(len(sizes))[:, None] * (6, 0, 0)
-    straight = np.concatenate([centres, sizes, np.zeros((len(sizes), 1))], axis=1)
-    cloud = beside_faces(straight, offsets, unit, bottom=TEST.bottom).reshape(-1, 3)
-    cloud = cloud[draw.stream("order").permutation(len(cloud))]
-    return _made(placed(np.rint(cloud / unit), _UNIT, dtype)[None], straight[None].astype("<f4"))
+    return _made(*points_on_faces(draw, lengths, offsets, -17, TEST, dtype))
 
 
 _Value = Literal["inf", "negative_inf", "nan"]
@@ -129,7 +90,7 @@ _Value = Literal["inf", "negative_inf", "nan"]
 
 def nonfinite(draw: Draw, params: Params, dtype: DType, *, value: _Value) -> RecipeOutput:
     """A dense scene in which every third point has `value` on one axis, each axis in turn."""
-    made = scene(draw, params, dtype, points=96, boxes=3, batches=2, reach=4.0)
+    made = scene(draw, params, dtype, points=45, boxes=3, batches=2, reach=4.0)
     points = made.inputs["points"]
     rows = np.arange(0, points.shape[1], 3)
     points[:, rows, rows // 3 % 3] = {"nan": np.nan, "inf": np.inf, "negative_inf": -np.inf}[value]

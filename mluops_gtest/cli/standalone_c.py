@@ -146,7 +146,7 @@ def _argument(argument: CArgument, operator: Operator, params: CParams | None) -
             is_written = argument.writable or name in {spec.id for spec in operator.outputs}
             return f"{'' if is_written else 'const '}void *{name}"
         case ArgumentSource.SCALAR | ArgumentSource.SIZE:
-            return f"{number} {name}"
+            return f"{number} {argument.called or name}"
         case ArgumentSource.HOST_ARRAY:
             return f"const {number} {name}[]"
     return _FIXED[argument.source][0]

@@ -98,6 +98,8 @@ class CArgument(Value):
     places: tuple[tuple[str, int], ...] = ()
     # The data of an input that a call may lack, which is null then: it follows from the operator, too.
     optional: bool = False
+    # The parameter's name in C, where that is another one.
+    called: str = ""
 
     def size(self, tensors: Mapping[str, tuple[int, ...] | None]) -> int:
         """How long the symbol is by the dims of a call: at the first of its places that is there; 0 if none is."""
@@ -129,9 +131,9 @@ def tensor(*names: str, writable: bool = False) -> CArguments:
     return tuple(one for name in names for one in (*descriptor(name), *data(name, writable=writable)))
 
 
-def scalar(*names: str, type: CType | CEnum = CType.INT) -> CArguments:  # noqa: A002 - the word that an author looks for
-    """These parameters by value."""
-    return tuple(CArgument(ArgumentSource.SCALAR, name, type) for name in names)
+def scalar(*names: str, type: CType | CEnum = CType.INT, called: str = "") -> CArguments:  # noqa: A002 - the word that an author looks for
+    """These parameters by value; `called` is the name in C where that is another one."""
+    return tuple(CArgument(ArgumentSource.SCALAR, name, type, called=called) for name in names)
 
 
 def size(*symbols: str, type: CType = CType.INT) -> CArguments:  # noqa: A002 - the word that an author looks for

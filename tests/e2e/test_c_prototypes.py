@@ -138,6 +138,12 @@ def test_an_operator_without_c_functions_is_told(cli, toy):
     )
 
 
+def test_a_parameter_may_have_another_name_in_c(cli, toy_with):
+    declared = 'scalar("factor", type=CType.FLOAT)'
+    root = toy_with(c_api=C_API.replace(declared, declared.replace(")", ', called="times")')))
+    assert "mluOpScaleByFloat(mluOpHandle_t handle, float times," in cli("ops", "--c", "--root", root).out
+
+
 def compiles(folder, text, *flags):
     (folder / "header.h").write_text(text)
     command = ["gcc", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", *flags, str(folder / "header.h")]

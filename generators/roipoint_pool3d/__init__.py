@@ -1,0 +1,398 @@
+"""roipoint_pool3d: for every box the first points inside of it with their features, repeated in turn where few are."""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from mluops_gtest.authoring import (
+    SIZE_NULL,
+    Array,
+    Baseline,
+    DType,
+    OpCall,
+    Operator,
+    OutputSpec,
+    ParamField,
+    ParamMessage,
+    QueryChecks,
+    Status,
+    TensorArg,
+    TensorSpec,
+    Theory,
+    axis,
+    checks,
+    exact,
+)
+from mluops_gtest.authoring.c_api import (
+    ASKED_SIZE,
+    HANDLE,
+    WORKSPACE,
+    WORKSPACE_SIZE,
+    c_function,
+    descriptor,
+    scalar,
+    size,
+    tensor,
+)
+from mluops_gtest.authoring.copy_of import CopyOf, define_copies
+from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
+from mluops_gtest.authoring.suspects import Suspect, as_read, misread
+
+from .._shared.boxes import BoxTest, blocks, find_undefined, is_exactly_inside, undecided_pair
+from .._shared.points import axes_first, first_batch
+from .._shared.wrong_boxes import misread_boxes
+
+FLOATS: Final = (DType.FLOAT, DType.HALF)
+INPUTS: Final = ("points", "point_features", "boxes3d")
+OUTPUTS: Final = ("pooled_features", "pooled_empty_flag")
+SAMPLES: Final = "num_sampled_points"
+# §1.2, §3.1: cz is the centre of the bottom; z faces are closed, sides are not.
+TEST: Final = BoxTest(bottom=True)
+
+CHECKS = (
+    SIZE_NULL,
+    checks.handle("§3.8 (1)"),
+    checks.descriptors(doc="§3.8 (1)"),
+    checks.ranks(doc="§1.4"),
+    checks.dims(doc="§1.4"),
+    # As released: strides are reported before types.
+    checks.strided(doc="§1.4"),
+    checks.dtypes(
+        "pooled_features",
+        "pooled_empty_flag",
+        "points = pooled_features",
+        "point_features = pooled_features",
+        "boxes3d = pooled_features",
+        doc="§1.3",
+    ),
+    # As released: the query alone looks at that.
+    checks.large(doc="released", asked_by="query"),
+    checks.workspace("§3.8 (1)"),
+    # §1.1: no elements are an error, C = 0 included.
+    checks.empty(doc="§1.1", status=Status.BAD_PARAM),
+    checks.pointers(doc="§3.8 (1)"),
+)
+
+
+def precondition(call: OpCall) -> str | None:
+    """No point is so near a face that rounding decides, in half least of all."""
+    return undecided_pair(call.array("points"), call.array("boxes3d"), TEST, call.tensor("points").dtype)
+
+
+# The oracle: every point against every box in float64, then rows of coordinates and features are copied.
+
+# Of the points inside, ascending, those in the rows of so many samples; −1 for a row of zeros.
+Pick = Callable[[Array, int], Array]
+
+
+def inside(call: OpCall, test: BoxTest = TEST) -> Array:
+    """bool [B, N, M]: the point is inside the box."""
+    points, boxes = call.arrays("points", "boxes3d")
+    is_inside = np.empty((*points.shape[:2], boxes.shape[1]), bool)
+    for batch, some, block in blocks(points, boxes):
+        is_inside[batch, some] = test.inside(block, boxes[batch])
+    return is_inside
+
+
+def sources(call: OpCall, test: BoxTest = TEST, pick: Pick = np.resize) -> Array:
+    """int64 [B, M, S]: the point in each row, −1 in boxes without points."""
+    is_inside = inside(call, test)
+    batches, _, boxes = is_inside.shape
+    rows = np.full((batches, boxes, call.param(SAMPLES)), -1)
+    for batch, box in np.argwhere(is_inside.any(axis=1)):
+        # §3.1 says "duplicate"; mmcv goes through all n points again: row q has point q mod n.
+        rows[batch, box] = pick(np.flatnonzero(is_inside[batch, :, box]), rows.shape[2])
+    return rows
+
+
+def copies(call: OpCall) -> CopyOf:
+    """pooled_features: x, y, z as stored, not along the box, then the features; the bits of each."""
+    return _copy_of(call, sources(call))
+
+
+def _copy_of(call: OpCall, rows: Array) -> CopyOf:
+    table = np.concatenate(call.arrays("points", "point_features"), axis=2)
+    # What is copied from nowhere is +0, and written by the operator.
+    return CopyOf(table, rows.reshape(len(rows), -1), call.tensor("pooled_features").dims)
+
+
+def pooled(call: OpCall, rows: Array) -> Mapping[str, Array]:
+    """Both outputs with these points in the rows."""
+    # mmcv relies on a cleared buffer for flag 0; here the operator writes it.
+    return {
+        "pooled_features": _copy_of(call, rows).copied(),
+        "pooled_empty_flag": (rows[..., 0] < 0).astype("<i4"),
+    }
+
+
+def reference(call: OpCall) -> Baseline:
+    """Rows of the first S points inside each box, in turn; +0 and flag 1 where there is none."""
+    return Baseline(pooled(call, sources(call)))
+
+
+def theory(call: OpCall) -> Theory:
+    """Per pair of point and box what points_in_boxes does; all tensors."""
+    batches, points, _ = call.tensor("points").dims
+    touched = sum(call.tensor(name).desc.nbytes for name in (*INPUTS, *OUTPUTS))
+    return Theory(touched, 17 * batches * points * call.tensor("boxes3d").dims[1])
+
+
+# Mistakes that kernels make about which points are in the rows, and where.
+
+
+def _padded(indices: Array, samples: int, more: int) -> Array:
+    return np.concatenate([indices, np.full(max(0, samples - len(indices)), more)])[:samples]
+
+
+_PICKED: Final[Mapping[str, Pick]] = {
+    "the last points are taken": lambda i, s: np.resize(i[-s:], s),
+    "points are taken from the last to the first": lambda i, s: np.resize(i[::-1], s),
+    "the rest is the first point": lambda i, s: _padded(i, s, i[0]),
+    "the rest is the last point": lambda i, s: _padded(i, s, i[-1]),
+    "the rest is zeros": lambda i, s: _padded(i, s, -1),
+    "the rest goes back and forth": lambda i, s: np.resize(np.concatenate([i, i[::-1]]), s),
+    "the rest begins with the second point": lambda i, s: np.resize(np.concatenate([i, i[1:]]), s),
+    "every point is repeated by itself": lambda i, s: np.repeat(i, -(-s // len(i)))[:s] if len(i) < s else i[:s],
+    "points are spread over the rows": lambda i, s: i[np.arange(s) * len(i) // s],
+    "one row fewer is filled": lambda i, s: _padded(np.resize(i, s)[: s - 1], s, -1),
+    "the first point inside is skipped": lambda i, s: np.resize(i[1:], s) if len(i) > 1 else np.full(s, i[0]),
+}
+
+
+def _picks(pick: Pick) -> Suspect:
+    return lambda call: pooled(call, sources(call, pick=pick))
+
+
+def _of_right(change: Callable[[OpCall, dict[str, Array]], None]) -> Suspect:
+    def made(call: OpCall) -> Mapping[str, Array]:
+        outputs = dict(reference(call).outputs)
+        change(call, outputs)
+        return outputs
+
+    return made
+
+
+def _features_first(_: OpCall, outputs: dict[str, Array]) -> None:
+    outputs["pooled_features"] = np.roll(outputs["pooled_features"], -3, axis=-1)
+
+
+def _from_centres(call: OpCall, outputs: dict[str, Array]) -> None:
+    is_full = outputs["pooled_empty_flag"] == 0
+    centres = call.array("boxes3d")[:, :, None, :3]
+    with np.errstate(all="ignore"):
+        outputs["pooled_features"][..., :3] -= np.where(is_full[..., None, None], centres, 0)
+
+
+def _inverted(_: OpCall, outputs: dict[str, Array]) -> None:
+    outputs["pooled_empty_flag"] ^= 1
+
+
+def _rows_of_channels(_: OpCall, outputs: dict[str, Array]) -> None:
+    """Rows begin C elements apart and overwrite each other."""
+    right = outputs["pooled_features"]
+    width = right.shape[-1]
+    flat = np.zeros(right.size, right.dtype)
+    rows = right.reshape(-1, width)
+    for column in range(width):
+        flat[np.arange(len(rows)) * (width - 3) + column] = rows[:, column]
+    outputs["pooled_features"] = flat.reshape(right.shape)
+
+
+SUSPECTS: Final[Mapping[str, Suspect]] = {
+    **misread_boxes(lambda call, test: pooled(call, sources(call, test)), TEST, "boxes3d"),
+    **{words: _picks(pick) for words, pick in _PICKED.items()},
+    "features stand before coordinates": _of_right(_features_first),
+    "coordinates count from the centre of the box": _of_right(_from_centres),
+    "pooled_empty_flag is inverted": _of_right(_inverted),
+    "rows are C elements apart": _of_right(_rows_of_channels),
+    "every batch has the boxes of batch 0": as_read(reference, misread(boxes3d=first_batch)),
+    "every batch has the points of batch 0": as_read(reference, misread(points=first_batch)),
+    "every batch has the features of batch 0": as_read(reference, misread(point_features=first_batch)),
+    "points is read as [B, 3, N]": as_read(reference, misread(points=axes_first)),
+    "point_features is read as [B, C, N]": as_read(
+        reference, misread(point_features=lambda f: f.reshape(len(f), f.shape[2], f.shape[1]).swapaxes(1, 2))
+    ),
+}
+
+
+# One element as §1.2 and §3.1 define it.
+
+
+def elements(call: OpCall) -> Mapping[str, ExactElement]:
+    """The coordinate or feature of point number q mod n inside the box, in exact arithmetic."""
+    points, features, boxes = call.arrays(*INPUTS)
+
+    @cache
+    def members(batch: int, box: int) -> list[int]:
+        corner = boxes[batch, box]
+        return [n for n, point in enumerate(points[batch]) if is_exactly_inside(point, corner, bottom=True)]
+
+    def pooled_features(batch: int, box: int, row: int, column: int) -> Fraction | float:
+        found = members(batch, box)
+        if not found:
+            return Fraction(0)
+        point = found[row % len(found)]
+        return fraction(points[batch, point, column] if column < 3 else features[batch, point, column - 3])
+
+    return {"pooled_features": pooled_features, "pooled_empty_flag": lambda batch, box: int(not members(batch, box))}
+
+
+# The kernel that the numpy backend runs: §3.1 with tiles of transposed points in float32, box after box.
+
+_TILE: Final = 4096
+
+
+def kernel(call: OpCall) -> Status:
+    """Check the call, then fill the rows of every box."""
+    refused = _refusal(call)
+    if refused is not None:
+        return refused
+    points, features, boxes, rows, flags = call.arrays(*INPUTS, *OUTPUTS)
+    for batch, cloud in enumerate(points):
+        axes = np.ascontiguousarray(cloud.T, np.float32)
+        for number, box in enumerate(boxes[batch].astype(np.float32)):
+            found = _members(axes, box, rows.shape[2])
+            flags[batch, number] = len(found) == 0
+            own = rows[batch, number]
+            own[: len(found), :3], own[: len(found), 3:] = cloud[found], features[batch, found]
+            if len(found) == 0:
+                own[...] = 0
+            for row in range(len(found), len(own)):
+                own[row] = own[row - len(found)]
+    return Status.SUCCESS
+
+
+def _members(axes: Array, box: Array, most: int) -> Array:
+    """The first `most` points inside."""
+    cx, cy, bottom, dx, dy, dz, rz = box
+    cosine, sine, middle = np.cos(rz), np.sin(rz), bottom + dz * np.float32(0.5)
+    found: list[int] = []
+    for first in range(0, axes.shape[1], _TILE):
+        x, y, z = axes[:, first : first + _TILE]
+        with np.errstate(invalid="ignore", over="ignore"):
+            inner = 2 * np.abs(z - middle) <= dz
+            inner &= 2 * np.abs((x - cx) * cosine + (y - cy) * sine) < dx
+            inner &= 2 * np.abs((y - cy) * cosine - (x - cx) * sine) < dy
+        found.extend((first + np.flatnonzero(inner)).tolist())
+        if len(found) >= most:
+            break
+    return np.array(found[:most], np.int64)
+
+
+def _refusal(call: OpCall) -> Status | None:
+    given = [*call.inputs.values(), *call.outputs.values()]
+    tensors = [arg for arg in given if arg is not None]
+    if call.handle is None or len(tensors) < len(given):
+        return Status.BAD_PARAM
+    if [len(arg.dims) for arg in tensors] != [3, 3, 3, 4, 2] or not _lengths_agree(call, tensors):
+        return Status.BAD_PARAM
+    if any(arg.desc.is_strided for arg in tensors):
+        return Status.NOT_SUPPORTED
+    *floats, flag = tensors
+    if floats[0].dtype not in FLOATS or any(arg.dtype is not floats[0].dtype for arg in floats):
+        return Status.BAD_PARAM
+    if flag.dtype is not DType.INT32:
+        return Status.BAD_PARAM
+    if call.workspace_size > 0 and call.workspace is None:
+        return Status.BAD_PARAM
+    return Status.BAD_PARAM if any(arg.null or 0 in arg.dims for arg in tensors) else None
+
+
+def _lengths_agree(call: OpCall, tensors: list[TensorArg]) -> bool:
+    points, features, boxes, rows, flag = (arg.dims for arg in tensors)
+    batches, count, _ = points
+    samples = (call.params or {})[SAMPLES]
+    return (
+        points[2] == 3
+        and features[:2] == (batches, count)
+        and (boxes[0], boxes[2]) == (batches, 7)
+        and rows == (batches, boxes[1], samples, 3 + features[2])
+        and flag == (batches, boxes[1])
+    )
+
+
+# With torch: points inside come first in a stable sort by box.
+
+
+def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+    """Write both outputs."""
+    import torch
+
+    samples = torch.arange(call.param(SAMPLES))
+    rows, flags = (outputs[name] for name in OUTPUTS)
+    # Integers of the same size: NaN payloads and −0 pass unchanged.
+    bits = torch.int16 if rows.dtype == torch.float16 else torch.int32
+    for batch, (points, features, boxes) in enumerate(zip(*(inputs[name] for name in INPUTS), strict=True)):
+        table = torch.cat([points.view(bits), features.view(bits)], 1)
+        place, box = points.float(), boxes.float()[:, :, None]
+        x, y, z = (place[:, axis] - box[:, axis] for axis in range(3))
+        cosine, sine = torch.cos(box[:, 6]), torch.sin(box[:, 6])
+        inner = (z - box[:, 5] / 2).abs() <= box[:, 5] / 2
+        inner &= (x * cosine + y * sine).abs() < box[:, 3] / 2
+        inner &= (y * cosine - x * sine).abs() < box[:, 4] / 2
+        count = inner.sum(1, keepdim=True)
+        flags[batch] = (count[:, 0] == 0).int()
+        order = inner.byte().argsort(dim=1, descending=True, stable=True)
+        found = table[order.gather(1, samples % count.clamp(min=1))]
+        rows[batch].view(bits)[...] = torch.where(count[:, :, None] > 0, found, torch.zeros_like(found))
+
+
+_NUMBERS: Final = (
+    *size("batch_size", "pts_num", "boxes_num", "feature_in_len"),
+    *scalar(SAMPLES, called="sampled_pts_num"),
+)
+_QUERY: Final = "mluOpGetRoiPointPool3dWorkspaceSize"
+
+OPERATOR = Operator(
+    name="roipoint_pool3d",
+    released_name="roipoint_pool3d",
+    op_type=("ROIPOINT_POOL3D", 16002),
+    summary="Gathers for every turned box the first points inside with their features; flags boxes without any.",
+    inputs=(
+        # No check looks at layouts.
+        TensorSpec("points", "[batch_size, pts_num, 3]", FLOATS, None),
+        TensorSpec("point_features", "[batch_size, pts_num, feature_in_len]", FLOATS, None),
+        TensorSpec("boxes3d", "[batch_size, boxes_num, 7]", FLOATS, None),
+    ),
+    # A pure copy, so diff3 = 0; §1.5.1 scales by another device's error, which cannot be judged without it.
+    outputs=(
+        OutputSpec(
+            "pooled_features",
+            f"[batch_size, boxes_num, {SAMPLES}, 3 + feature_in_len]",
+            dict.fromkeys(FLOATS, exact()),
+            None,
+        ),
+        OutputSpec("pooled_empty_flag", "[batch_size, boxes_num]", {DType.INT32: exact()}, None),
+    ),
+    params=ParamMessage("roipoint_pool3d_param", 16002, "RoiPointPool3dParam", (ParamField(SAMPLES, 1, default=512),)),
+    axes={
+        "batches": axis("batch_size", of="points"),
+        "points": axis("pts_num", of="points"),
+        "boxes": axis("boxes_num", of="boxes3d"),
+        "channels": axis("feature_in_len", of="point_features"),
+        "samples": axis(SAMPLES, of="pooled_features"),
+    },
+    checks=CHECKS,
+    subsumed={"pooled_empty_flag_empty": "points or boxes3d has no elements then, and is asked first"},
+    queries={_QUERY: QueryChecks()},
+    definition=define_copies("pooled_features", copies, row="batch"),
+    reference=reference,
+    theory=theory,
+    precondition=precondition,
+    left_open={"undefined": find_undefined("points", "boxes3d")},
+    kernel=kernel,
+    suspects=SUSPECTS,
+    # §3.4: points and features, transposed.
+    workspace_size=lambda call: call.tensor("points").desc.nbytes + call.tensor("point_features").desc.nbytes,
+    c_api=c_function(
+        "mluOpRoiPointPool3d",
+        query=_QUERY,
+        arguments=(HANDLE, *_NUMBERS, *tensor(*INPUTS), WORKSPACE, WORKSPACE_SIZE, *tensor(*OUTPUTS)),
+        query_arguments=(HANDLE, *_NUMBERS, *descriptor(*INPUTS, *OUTPUTS), ASKED_SIZE),
+    ),
+    exact=elements,
+    torch_kernel=torch_kernel,
+)
