@@ -29,7 +29,16 @@ from mluops_gtest.authoring import (
     diff1_and_diff2,
     exact,
 )
-from mluops_gtest.authoring.c_api import HANDLE, WORKSPACE, WORKSPACE_SIZE, c_function, scalar, tensor
+from mluops_gtest.authoring.c_api import (
+    ASKED_SIZE,
+    HANDLE,
+    WORKSPACE,
+    WORKSPACE_SIZE,
+    c_function,
+    descriptor,
+    scalar,
+    tensor,
+)
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.sums import lattice_unit
@@ -416,6 +425,7 @@ OPERATOR = Operator(
             *scalar("max_pts_each_voxel", *roi.GRID),
             *tensor("argmax", "pts_idx_of_voxels", "pooled_features"),
         ),
+        query_arguments=(HANDLE, *descriptor(*INPUTS), ASKED_SIZE),
         # §2.2 spells them so; the header calls that deprecated.
         twins={_FORWARD: "mluOpRoiawarePool3dForward", _QUERY: "mluOpGetRoiawarePool3dForwardWorkspaceSize"},
     ),
