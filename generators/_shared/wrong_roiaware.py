@@ -77,7 +77,7 @@ def _right(call: OpCall) -> Outputs:
 
 
 def _answer(call: OpCall, test: Any) -> Outputs:
-    return roi.outputs(call, roi.find_entries(*call.arrays("pts", "rois"), test))
+    return roi.outputs(call, roi.find_entries(call.array("pts"), call.array("rois"), test))
 
 
 def _boxed(words: str) -> Suspect:

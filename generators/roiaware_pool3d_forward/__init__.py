@@ -13,6 +13,7 @@ from mluops_gtest.authoring import (
     Array,
     Baseline,
     Bound,
+    Check,
     CriteriaByParam,
     DType,
     OpCall,
@@ -57,6 +58,16 @@ _POOLED: Final = f"[{roi.CELLS}, channels]"
 # What is checked, in normative order.
 
 
+def _limit(param: str) -> Check:
+    return checks.require(
+        f"{param}_limit",
+        lambda call: call.param(param) < LIMIT,
+        f"{param} must be less than {LIMIT}",
+        "released",
+        Status.NOT_SUPPORTED,
+    )
+
+
 def _few_points(call: OpCall) -> bool:
     return bool(call.param("max_pts_each_voxel") <= MOST_POINTS[call.tensor("rois").dtype])
 
@@ -80,16 +91,8 @@ CHECKS = (
     checks.strided(*INPUTS, doc="§1.4"),
     checks.only_if(lambda call: call.outputs["argmax"] is not None, checks.strided("argmax", doc="§1.4")),
     checks.strided("pts_idx_of_voxels", "pooled_features", doc="§1.4"),
-    *(
-        checks.require(
-            f"{name}_limit",
-            lambda call, name=name: call.param(name) < LIMIT,
-            f"{name} must be less than {LIMIT}",
-            "released",
-            Status.NOT_SUPPORTED,
-        )
-        for name in ("boxes_num", "channels")
-    ),
+    _limit("boxes_num"),
+    _limit("channels"),
     checks.require(
         "points_of_cell", _few_points, "max_pts_each_voxel ≤ 2976, of half 2944", "released", Status.NOT_SUPPORTED
     ),
