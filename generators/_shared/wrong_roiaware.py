@@ -45,6 +45,7 @@ def _x_alone(cells: Array, grid: Array) -> Array:
     return roi.clamped(cells * (1, 0, 0), grid)
 
 
+# Floor and truncation are one: inside a box nothing lies before its corner.
 _PLACES: Final[Mapping[str, Callable[[Array, Array], Array]]] = {
     "cells are rounded": _rounded,
     "points on the top face are dropped": _dropped,
