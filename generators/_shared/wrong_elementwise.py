@@ -158,8 +158,9 @@ def stride_mutants(operator: Operator, read: str, output: str, *, alike: bool = 
 # What any of these operators can do wrong.
 
 
-def _every_other(places: Array, count: int) -> Array:
-    return (places % 2 == 1) & (count > 1)
+def _every_other(places: Array, _: int) -> Array:
+    is_odd: Array = places % 2 == 1
+    return is_odd
 
 
 def _behind(tile: int, places: Array, count: int) -> Array:

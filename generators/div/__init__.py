@@ -78,7 +78,7 @@ def precondition(call: OpCall) -> str | None:
 
 def reference(call: OpCall) -> Baseline:
     """The quotients in float64, rounded once more: of so few bits that this is the exact quotient, rounded once."""
-    x, y = (array.astype(np.float64) for array in call.arrays("x", "y"))
+    x, y = (array.astype(np.float64, "C") for array in call.arrays("x", "y"))
     with np.errstate(all="ignore"):
         quotients = x / y
         # Which NaN an operation gives differs between processors.
@@ -124,7 +124,8 @@ def _imprecise(bits: int, *preferences: int) -> Formula:
 
 def _by_logarithms(x: Array, y: Array) -> Array:
     logarithms = (np.log(np.abs(one).astype("<f4")) for one in (x, y))
-    return np.sign(x) * np.sign(y) * np.exp(next(logarithms) - next(logarithms))
+    quotients: Array = np.sign(x) * np.sign(y) * np.exp(next(logarithms) - next(logarithms))
+    return quotients
 
 
 WRONG: Final[tuple[Wrong, ...]] = (

@@ -100,7 +100,7 @@ def is_defined(name, case):
 def check_layouts(name, operator, case):
     """A tensor has a layout of its own, or a check refuses the call."""
     for spec in operator.tensors:
-        own = OWN.get(name, {}).get(spec.id, {layout.value for layout in spec.layouts})
+        own = OWN.get(name, {}).get(spec.id, {layout.value for layout in spec.own_layouts})
         if spec.id not in case.expect.null_descriptor and case.tensor(spec.id).desc.layout.value not in own:
             assert spec.id in CHECKED.get(name, ())
             assert case.expect.status is not Status.SUCCESS
@@ -135,7 +135,7 @@ def test_drawn_calls_are_answered_by_the_kernel_as_by_the_reference(name):
     assert len(drawn) > 0.9 * CASES, "few draws are passed over"
     assert len(computing) > 0.4 * CASES, "most calls compute"
     reached = {one.case.expect.check for one in drawn}
-    assert len(reached) > 20, "and the others reach many checks"
+    assert len(reached) > min(20, 3 * len(operator.checks) // 4), "and the others reach many checks"
     assert not any(check.subsumed for check in operator.checks if check.name in reached), "that calls can reach"
     if name in NEVER_RIGHT:
         assert never_right(name, [one.case for one in computing]) == NEVER_RIGHT[name]
