@@ -25,7 +25,7 @@ from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.roundings import through_half
 
 from .._shared import elementwise
-from .._shared.wrong_elementwise import Formula, Wrong, element_suspects, formula, imprecise
+from .._shared.wrong_elementwise import Wrong, element_suspects, formula, imprecise
 
 # The header names half and float, the code also bfloat16, and int32 with float results: ruling, all of them.
 RESULTS: Final = {
@@ -90,11 +90,6 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
 # Mistakes in what is computed.
 
 
-def _imprecise(bits: int, *preferences: int) -> Formula:
-    """Roots with that many bits of mantissa where one of these is preferred; of floats."""
-    return imprecise(lambda call: reference(call).outputs["y"], "y", bits, preferences)
-
-
 def _read_as_floats(call: OpCall) -> Array | None:
     x = np.ascontiguousarray(call.array("x"))
     return np.sqrt(x.view("<f4")) if x.dtype.kind == "i" else None
@@ -133,10 +128,7 @@ WRONG: Final[tuple[Wrong, ...]] = (
     ("integers_in_half", "integers pass through half", formula("i", lambda x: np.sqrt(through_half(1.0 * x)))),
     ("integers_in_16_bits", "16 bits of integers are read", formula("i", lambda x: np.sqrt(x & 0x7FFF))),
     ("bfloat16_as_half", "bits of bfloat16 are read as half", _exchanged),
-    ("in_half", "floats are computed with 11 bits", _imprecise(11, 1)),
-    ("in_bfloat16", "floats are computed with 8 bits", _imprecise(8, 1)),
-    ("seed_alone", "the estimate of 12 bits is not improved", _imprecise(12, 1)),
-    ("fast_in_4_bits", "FAST is computed with 4 bits", _imprecise(4, 0)),
+    *imprecise(reference, "y"),
     ("by_logarithms", "results are exp(½ · log x) in float", formula("fi", _by_logarithms)),
 )  # fmt: skip
 
