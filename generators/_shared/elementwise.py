@@ -237,13 +237,14 @@ class Domain:
 
 def without_sign(values: Array, dtype: DType) -> Array:
     """The magnitudes, bit by bit."""
-    bits = values.view(dtype.bits)
-    return (bits & bits.dtype.type((1 << 8 * dtype.itemsize - 1) - 1)).view(dtype.storage)
+    bits: Array = values.view(dtype.bits) & dtype.bits.type((1 << 8 * dtype.itemsize - 1) - 1)
+    return bits.view(dtype.storage)
 
 
 def with_sign(values: Array, dtype: DType) -> Array:
     """Their negatives, of what has no sign."""
-    return (values.view(dtype.bits) | dtype.bits.type(1 << 8 * dtype.itemsize - 1)).view(dtype.storage)
+    bits: Array = values.view(dtype.bits) | dtype.bits.type(1 << 8 * dtype.itemsize - 1)
+    return bits.view(dtype.storage)
 
 
 def spread(draw: Draw, name: str, dtype: DType, dims: tuple[int, ...], exponents: tuple[int, int]) -> Array:
@@ -273,7 +274,8 @@ def all_patterns(dtype: DType) -> Array:
 def plain_patterns(dtype: DType) -> Array:
     """The same but for those NaN that mark unwritten memory once an operation has made them quiet."""
     every = all_patterns(dtype)
-    return every[~(is_nan(every, dtype) & (every.view(dtype.bits) & 0xFF == dtype.poison[0]))]
+    is_plain: Array = every.view(dtype.bits) & 0xFF != dtype.poison[0]
+    return every[is_plain | ~is_nan(every, dtype)]
 
 
 def element_sizes(first: str) -> Mapping[str, SizedAxis]:
@@ -295,23 +297,25 @@ def axis_reductions(*inputs: str, output: str) -> Mapping[str, Reduction]:
             left = {name: np.delete(call.array(name), slice(start, stop), axis) for name in inputs}
             return changed(call, left, outputs={output: left[inputs[0]].shape})
 
-        return Reduction(lambda call: (*call.tensor(output).dims, *[1] * MOST_AXES)[axis], without)
+        return Reduction(lambda call: (*call.tensor(output).dims, *[0] * MOST_AXES)[axis], without)
 
     return {f"axis_{axis}": along(axis) for axis in range(MOST_AXES)}
 
 
-_RANKS: Final = {
-    1: lambda n, m: (n * m,),
-    2: lambda n, m: (n, m),
-    3: lambda n, m: (n, 2, m),
-    5: lambda n, m: (2, n, 1, m, 3),
-    8: lambda n, m: (1, 2, n, 1, m, 1, 2, 1),
+# Half of them have as many axes as there may be: one more is too many.
+_FORMS: Final[Mapping[str, Callable[[int, int], tuple[int, ...]]]] = {
+    "1 axis": lambda n, m: (n * m,),
+    "2 axes": lambda n, m: (n, m),
+    "5 axes": lambda n, m: (2, n, 1, m, 3),
+    "8 axes": lambda n, m: (1, 2, n, 1, m, 1, 2, 1),
+    "8 axes, long outside": lambda n, m: (n, 1, 2, 1, 1, 1, 1, m),
+    "8 axes, long inside": lambda n, m: (1, 1, 1, n, m, 2, 1, 2),
 }
 
 
 def dims_at(at: Mapping[str, Any]) -> tuple[int, ...]:
     """The shape at a point of the space."""
-    return _RANKS[at["rank"]](at["rows"], at["columns"])
+    return _FORMS[at["form"]](at["rows"], at["columns"])
 
 
 def shapes_space(
@@ -334,7 +338,7 @@ def shapes_space(
     return Space(
         axes={
             "dtype": Choice(tuple(dtype.value for dtype in dtypes)),
-            "rank": Choice(tuple(_RANKS)),
+            "form": Choice(tuple(_FORMS)),
             "rows": Sizes(1, 1025),
             "columns": Sizes(1, 257),
             "values": Choice(kinds),

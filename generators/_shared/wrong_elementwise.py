@@ -10,6 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from mluops_gtest.authoring import (
     Array,
+    Baseline,
     DType,
     Mutant,
     OpCall,
@@ -60,15 +61,22 @@ def formula(kinds: str, compute: Callable[..., Array]) -> Formula:
     return computed
 
 
-def imprecise(compute: Formula, output: str, bits: int, preferences: Iterable[int]) -> Formula:
-    """Float results with so many bits of mantissa, where one of these is preferred."""
+def imprecise(reference: Callable[[OpCall], Baseline], output: str) -> tuple[Wrong, ...]:
+    """Float results with too few bits of mantissa for what is preferred."""
 
-    def computed(call: OpCall) -> Array | None:
-        is_met = call.tensor(output).dtype is DType.FLOAT and call.param("prefer") in preferences
-        values = compute(call) if is_met else None
-        return None if values is None else shortened(values, bits)
+    def of(bits: int, *preferences: int) -> Formula:
+        def computed(call: OpCall) -> Array | None:
+            is_met = call.tensor(output).dtype is DType.FLOAT and call.param("prefer") in preferences
+            return shortened(reference(call).outputs[output], bits) if is_met else None
 
-    return computed
+        return computed
+
+    return (
+        ("in_half", "floats are computed with 11 bits", of(11, 1)),
+        ("in_bfloat16", "floats are computed with 8 bits", of(8, 1, 2)),
+        ("estimate_alone", "the estimate of 12 bits is not improved", of(12, 1)),
+        ("fast_in_4_bits", "FAST is computed with 4 bits", of(4, 0)),
+    )
 
 
 def element_suspects(output: str, wrong: Iterable[Wrong]) -> dict[str, Suspect]:
@@ -158,8 +166,9 @@ def stride_mutants(operator: Operator, read: str, output: str, *, alike: bool = 
 # What any of these operators can do wrong.
 
 
-def _every_other(places: Array, count: int) -> Array:
-    return (places % 2 == 1) & (count > 1)
+def _every_other(places: Array, _: int) -> Array:
+    is_odd: Array = places % 2 == 1
+    return is_odd
 
 
 def _behind(tile: int, places: Array, count: int) -> Array:

@@ -5,13 +5,22 @@ A sign that is kept on −0 shows with --bitwise alone, so none is here.
 
 from typing import Final
 
-from mluops_gtest.authoring import mistakes
+from mluops_gtest.authoring import OpCall, mistakes
+from mluops_gtest.authoring.roundings import flushed
 
 from .._shared.wrong_elementwise import element_mutants, stride_mutants
-from . import OPERATOR, WRONG
+from . import OPERATOR, WRONG, kernel
+
+
+def _flush(call: OpCall) -> None:
+    y = call.array("y")
+    if y.dtype.kind == "f":
+        y[...] = flushed(y)
+
 
 MUTANTS: Final = (
     *mistakes.suspected(OPERATOR, {name: words for name, words, _ in WRONG}),
+    mistakes.spoilt("flushes_denormals", "denormals become 0", kernel, _flush),
     *element_mutants(OPERATOR, "y"),
     *stride_mutants(OPERATOR, "x", "y"),
 )

@@ -33,7 +33,8 @@ def rooted(draw: Draw, params: Params, dtype: DType, *, dims: Shape = (4, 5), va
 def _drawn(draw: Draw, dtype: DType, dims: Shape, values: Values) -> Array:
     if values.endswith("patterns"):
         every = elementwise.plain_patterns(dtype)
-        return every[outside(every, dtype) == (values == "other_patterns")]
+        is_outside = outside(every, dtype)
+        return every[is_outside if values == "other_patterns" else ~is_outside]
     stream = draw.stream("x")
     if values == "squares":
         return narrowed(stream.integers(1, _SQUARES[dtype] + 1, dims).astype(np.float64) ** 2, dtype)

@@ -144,7 +144,7 @@ def test_drawn_calls_are_answered_by_the_kernel_as_by_the_reference(name):
     assert len(drawn) > 0.9 * CASES, "few draws are passed over"
     assert len(computing) > 0.4 * CASES, "most calls compute"
     reached = {one.case.expect.check for one in drawn}
-    assert len(reached) > 20, "and the others reach many checks"
+    assert len(reached) > min(20, 3 * len(operator.checks) // 4), "and the others reach many checks"
     assert not any(check.subsumed for check in operator.checks if check.name in reached), "that calls can reach"
     if name in NEVER_RIGHT:
         assert never_right(name, [one.case for one in computing]) == NEVER_RIGHT[name]

@@ -12,6 +12,9 @@ from generators._shared.connections import weights_by_offset
 from generators._shared.wrong_interpolation import WRONG_TRIPLES
 from generators._shared.wrong_pairs import wrong_pairs
 from generators._shared.wrong_products import wrong_weights
+from generators.abs import WRONG as WRONG_ABS
+from generators.div import WRONG as WRONG_DIV
+from generators.sqrt import WRONG as WRONG_SQRT
 from mluops_gtest.authoring.suspects import with_inputs, with_params
 from mluops_gtest.catalog.selection import Selected
 from mluops_gtest.catalog.source import StoredCases
@@ -131,6 +134,11 @@ def without_pad(operator, call):
     operator.kernel(replace(with_params(call, pad=(0, 0, 0)), outputs={**call.outputs, "out_indices": sites}))
 
 
+def misread_elements(wrong, case, **others):
+    """Each mistake of an element, by its mutant in that case or another."""
+    return tuple((words, name, others.get(name, case)) for name, words, _ in wrong)
+
+
 def misread_triples(*others):
     """Mistakes of both interpolations in reading their triples, with cases that tell; `others` are told otherwise."""
     cases = {
@@ -155,6 +163,19 @@ def misread_rows(names, summed, **cases):
 
 # Operator → the mistake in the operator's words, who makes it (a mutant or a function), and a case that tells.
 MISTAKES = {
+    "abs": misread_elements(
+        WRONG_ABS,
+        "released_twin_float",
+        **dict.fromkeys(("sign_bit_cleared", "complemented", "through_float", "saturated"), "released_twin_int32"),
+        **dict.fromkeys(
+            ("parts_added", "larger_part", "estimated", "real_alone", "imaginary_alone", "not_conjugate"),
+            "released_twin_complex_float",
+        ),
+        **dict.fromkeys(("half_parts", "planes"), "released_twin_complex_float"),
+        squares_overflow="values_wide_complex_float",
+        drops_nan="values_nan_float",
+        clamps_infinity="values_inf_half",
+    ),
     "ball_query": (
         ("points on the outer sphere are inside", "inclusive_max", "ball_at_its_bounds_float"),
         ("points on the inner sphere are outside", "exclusive_min", "shell_at_its_bounds_float"),
@@ -180,6 +201,15 @@ MISTAKES = {
         ("indices count within a tile of 64", "tile_base_lost", "points_127"),
         ("points at the centre are outside", "coincident_skipped", "pointnet2_second_twin"),
         ("max_radius is ignored", "max_ignored", "pointnet2_second_twin"),
+    ),
+    "div": misread_elements(
+        WRONG_DIV,
+        "released_twin_float",
+        guarded_by_less="values_wide_float",
+        clamped="values_wide_half",
+        zero_is_nan="zeros_half",
+        fast_in_4_bits="released_fast_twin_float",
+        by_logarithms="values_full_float",
     ),
     "dynamic_point_to_voxel_forward": (
         ("the sum is not divided by the number of points", "summed", "document_example_mean"),
@@ -301,6 +331,15 @@ MISTAKES = {
         ("feature is read as NHWC", "channels_last", "retinanet_3x3_twin_float"),
         ("feature is read as NCWH", "columns_first", "random_half_4"),
         ("every channel is the first one", "first_channel_everywhere", "retinanet_3x3_twin_float"),
+    ),
+    "sqrt": misread_elements(
+        WRONG_SQRT,
+        "released_twin_float",
+        **dict.fromkeys(("bits_as_floats", "integers_in_half", "integers_in_16_bits"), "released_twin_int32"),
+        zero_is_nan="zeros_half",
+        bfloat16_as_half="released_twin_bfloat16",
+        fast_in_4_bits="released_fast_twin_float",
+        by_logarithms="values_wide_int32",
     ),
     "three_interpolate_backward": (
         *(

@@ -127,8 +127,8 @@ class FaultyCalls:
         """A call that reaches the aim, complete with what must come back; None where none is found."""
         for _ in range(_TRIES):
             kinds = self._ways.together(aim, self._random)
-            if kinds is None:
-                return None
+            if kinds is None:  # There may be some on another base.
+                continue
             for case, aims in self._apply(kinds):
                 if aim in aims:
                     return self._with_answer(case)
