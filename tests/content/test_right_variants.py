@@ -30,10 +30,16 @@ COPYING = {
 }
 # Their elements are rounded a few times, not added up: their own tests have their right ways.
 ALONE = {"div", "sqrt"}
+# Their documents widen half, so what computes in half is no right variant.
+WIDENING = {"focal_loss_sigmoid_backward", "focal_loss_sigmoid_forward"}
+FLOAT_ALONE = {
+    "dynamic_point_to_voxel_forward",
+    "moe_dispatch_backward_gate",
+    "ms_deform_attn_forward",
+    "voxel_pooling_forward",
+}
 # Those that add half.
-ADDING_HALF = sorted(
-    set(VARIANTS) - {"dynamic_point_to_voxel_forward", "ms_deform_attn_forward", "voxel_pooling_forward"}
-)
+ADDING_HALF = sorted(set(VARIANTS) - FLOAT_ALONE - WIDENING)
 
 
 def without_warnings(variants):
@@ -53,7 +59,11 @@ def test_every_operator_that_adds_floats_has_variants(operators):
 
 def test_the_operators_that_add_half_are_known(operators):
     assert (
-        sorted(name for name in VARIANTS if any(DType.HALF in output.dtypes for output in operators[name].outputs))
+        sorted(
+            name
+            for name in VARIANTS.keys() - WIDENING
+            if any(DType.HALF in output.dtypes for output in operators[name].outputs)
+        )
         == ADDING_HALF
     )
 

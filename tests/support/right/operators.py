@@ -7,6 +7,7 @@ import numpy as np
 
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.tensor import Array, Layout
+from tests.support.right import focal_loss
 from tests.support.right.boxes_and_samples import overlaps, sampled
 from tests.support.right.sums import HALF_ORDERS, ORDERS, Sums
 
@@ -227,14 +228,90 @@ def attended(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
         yield from by_every_order("data_col", sampled(call, right), right, lambda col: col.reshape(-1, col.shape[3]))
 
 
+def gated(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
+    """moe_dispatch_backward_gate: a product of rows per routed sample."""
+    right, (rows, width) = baseline["grad_gates"], call.tensor("dispatch").dims
+    if not rows or not width:
+        return
+    capacity = call.param("capacity")
+    experts, places = call.array("indices").astype(np.int64), call.array("locations").astype(np.int64)
+    routed = np.flatnonzero((experts >= 0) & (experts < rows // capacity) & (places >= 0) & (places < capacity))
+    slots = (experts * capacity + places)[routed]
+    x, y = call.array("input")[routed].reshape(-1, 1), call.array("dispatch")[slots].reshape(-1, 1)
+    sums = Sums(np.repeat(routed, width), x, y, len(right))
+    yield from by_every_order("grad_gates", sums, right, lambda values: values[:, None])
+
+
+def cell_lists(table: Array) -> tuple[Array, Array, Array]:
+    """Cell and point of every entry of the lists of a box's cells, and how many each cell has."""
+    lists = table.reshape(-1, table.shape[-1])
+    counts = lists[:, 0]
+    cells = np.repeat(np.arange(len(lists)), counts)
+    ranks = np.arange(len(cells)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return cells, lists[cells, 1 + ranks], counts
+
+
+def pooled_in_cells(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
+    """roiaware_pool3d_forward: means by division and by reciprocal; there is one right maximum."""
+    right = baseline["pooled_features"]
+    if call.param("pool_method") == 0:
+        return
+    cells, points, counts = cell_lists(baseline["pts_idx_of_voxels"])
+    features = call.array("pts_feature")[points].astype(np.float32)
+    few, taken = Sums(cells, features, ONE, len(counts)).few_enough()
+    sizes = np.maximum(counts[taken, None], 1).astype(np.float32)
+    values = right.copy()
+    in_half = HALF_ORDERS if right.dtype == np.float16 else {}
+    for name, order in {**ORDERS, **in_half}.items():
+        sums = few.by(order)
+        for way, means in (("divided", sums / sizes), ("by reciprocal", sums * (np.float32(1) / sizes))):
+            values.reshape(-1, values.shape[-1])[taken] = means
+            yield Variant(f"{name}, {way}", "pooled_features", values, name in in_half)
+
+
+def spread_from_cells(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
+    """roiaware_pool3d_backward: every cell adds to the points that it had, each channel by itself."""
+    right, grad = baseline["grad_in"], call.array("grad_out").astype(np.float32)
+    channels = right.shape[1]
+    flat, every = grad.reshape(-1, channels), np.arange(channels)
+    if call.param("pool_method") == 0:
+        points, factor = call.array("argmax").reshape(-1, channels), ONE
+    else:
+        cells, points, counts = cell_lists(call.array("pts_idx_of_voxels"))
+        flat, points = flat[cells], np.broadcast_to(points[:, None], (len(points), channels))
+        factor = np.repeat(np.float32(1) / counts[cells].astype(np.float32), channels)[:, None]
+    there = (points >= 0).reshape(-1)
+    rows = (points * channels + every).reshape(-1)[there]
+    factor = factor if len(factor) == 1 else factor[there]
+    sums = Sums(rows, flat.reshape(-1, 1)[there], factor, right.size)
+    yield from by_every_order("grad_in", sums, right, lambda values: values.reshape(-1, 1))
+
+
+def lost(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
+    """focal_loss_sigmoid_forward."""
+    for name, values in focal_loss.losses(call):
+        yield Variant(name, "output", values.astype(baseline["output"].dtype))
+
+
+def lost_back(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
+    """focal_loss_sigmoid_backward."""
+    for name, values in focal_loss.gradients(call):
+        yield Variant(name, "grad_input", values.astype(baseline["grad_input"].dtype))
+
+
 # Operators that copy have one right answer, which definition, reference and kernel agree on.
 VARIANTS: dict[str, Variants] = {
     "bbox_overlaps": compared,
     "dynamic_point_to_voxel_forward": reduced,
+    "focal_loss_sigmoid_backward": lost_back,
+    "focal_loss_sigmoid_forward": lost,
     "indice_convolution_backward_data": convolved_back,
     "indice_convolution_backward_filter": filtered,
     "indice_convolution_forward": convolved,
+    "moe_dispatch_backward_gate": gated,
     "ms_deform_attn_forward": attended,
+    "roiaware_pool3d_backward": spread_from_cells,
+    "roiaware_pool3d_forward": pooled_in_cells,
     "three_interpolate_backward": scattered,
     "three_interpolate_forward": interpolated,
     "three_nn_forward": distances,
