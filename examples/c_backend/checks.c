@@ -19,7 +19,9 @@ int64_t element_count(tensor_desc desc) {
     return count;
 }
 
-size_t element_width(tensor_desc desc) { return desc->dtype == MLUOP_DTYPE_HALF ? 2 : 4; }
+size_t element_width(tensor_desc desc) {
+    return desc->dtype == MLUOP_DTYPE_HALF || desc->dtype == MLUOP_DTYPE_BFLOAT16 ? 2 : 4;
+}
 
 bool is_empty(tensor_desc desc) { return element_count(desc) == 0; }
 

@@ -21,7 +21,7 @@ int64_t product(int64_t left, int64_t right);
 int64_t volume(const int lengths[3]);
 
 int64_t element_count(tensor_desc desc);
-/* Bytes of one element of the types that the operators compute with: half, float, int32. */
+/* Bytes of one element of the types that the operators compute with: half, bfloat16, float, int32. */
 size_t element_width(tensor_desc desc);
 bool is_empty(tensor_desc desc);
 /* 2^31 elements or more. */

@@ -6,7 +6,7 @@
 
 #include "mluops_host.h"
 
-#define MAX_RANK 8
+#define MAX_RANK 16 /* more axes than any operator takes: those refuse them */
 #define SPACE_AXES 3 /* only 3-D sparse convolutions exist */
 
 struct mluOpContext {

@@ -333,10 +333,21 @@ MLUOP_API mluOpStatus_t mluOpBboxOverlaps(mluOpHandle_t handle, const int mode, 
                                           const mluOpTensorDescriptor_t bbox2_desc, const void *bbox2,
                                           const mluOpTensorDescriptor_t ious_desc, void *ious);
 
+MLUOP_API mluOpStatus_t mluOpAbs(mluOpHandle_t handle, const mluOpTensorDescriptor_t x_desc, const void *x,
+                                 const mluOpTensorDescriptor_t y_desc, void *y);
+
 MLUOP_API mluOpStatus_t mluOpPointsInBoxes(mluOpHandle_t handle, const mluOpTensorDescriptor_t points_desc,
                                            const void *points, const mluOpTensorDescriptor_t boxes_desc,
                                            const void *boxes, const mluOpTensorDescriptor_t points_indices_desc,
                                            void *points_indices);
+
+MLUOP_API mluOpStatus_t mluOpMsDeformAttnForward(
+    mluOpHandle_t handle, const mluOpTensorDescriptor_t data_value_desc, const void *data_value,
+    const mluOpTensorDescriptor_t data_spatial_shapes_desc, const void *data_spatial_shapes,
+    const mluOpTensorDescriptor_t data_level_start_index_desc, const void *data_level_start_index,
+    const mluOpTensorDescriptor_t data_sampling_loc_desc, const void *data_sampling_loc,
+    const mluOpTensorDescriptor_t data_attn_weight_desc, const void *data_attn_weight, const int im2col_step,
+    const mluOpTensorDescriptor_t data_col_desc, void *data_col);
 
 #ifdef __cplusplus
 }

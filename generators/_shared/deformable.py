@@ -168,11 +168,13 @@ def _places(call: OpCall) -> Iterator[tuple[Array, Array]]:
     locations = call.array("data_sampling_loc")
     for level, shape in enumerate(call.array("data_spatial_shapes").tolist()):
         for axis_number, size in enumerate(reversed(shape)):
-            scaled = locations[:, :, :, level, :, axis_number].astype(np.float64) * size
-            place = scaled - 0.5
-            exact = (scaled.astype(np.float32) == scaled) & (place.astype(np.float32) == place)
+            at = locations[:, :, :, level, :, axis_number].astype(np.float64)
+            place = at * size - 0.5
             # grid_sample, with which mmcv computes on hosts, finds the place from 2·x − 1.
-            off = np.where(exact & (size & (size - 1) == 0), 0.0, 2 * np.abs(scaled) + np.abs(place) + size)
+            is_exact = [step.astype(np.float32) == step for step in (at * size, place, 2 * at - 1)]
+            off = 2 * np.abs(at * size) + np.abs(place) + size
+            if size & (size - 1) == 0:
+                off[np.logical_and.reduce(is_exact)] = 0
             # What is far outside contributes nothing, however it is rounded.
             yield place, np.where((place > -2) & (place < size + 1), off, 0.0)
 

@@ -1,10 +1,10 @@
 """Operators that compute element by element, of tensors of one shape with 1 to 8 axes: what abs, sqrt and div share.
 
-"header" is mlu_op.h, "code" the released host file: sqrt and div have no other document.
+Sqrt and div have no document but mlu_op.h and the released host files.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final
@@ -33,10 +33,13 @@ from mluops_gtest.authoring import (
     narrowed,
     widened,
 )
+from mluops_gtest.authoring.c_api import CEnum, scalar
 from mluops_gtest.authoring.reductions import Reduction, changed
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
 SHAPE: Final = "[*S]"
+HEADER: Final = "released: the header"
+CODE: Final = "released: the host check"
 MOST_AXES: Final = 8
 # From this device on there are bfloat16 and tensors of 2^31 elements.
 NEWER: Final = 590
@@ -47,6 +50,11 @@ _LARGE: Final = 1 << 31
 HIGH: Final = {DType.FLOAT: 5e-7, DType.HALF: 1e-3, DType.BFLOAT16: 8e-3}
 FAST: Final = 3e-3
 _PREFERENCES: Final = {"COMPUTATION_FAST": 0, "COMPUTATION_HIGH_PRECISION": 1, "COMPUTATION_ULTRAHIGH_PRECISION": 2}
+
+PREFER: Final = scalar(
+    "prefer",
+    type=CEnum("mluOpComputationPreference_t", {f"MLUOP_{name}": number for name, number in _PREFERENCES.items()}),
+)[0]
 
 
 def diff3(threshold: float) -> tuple[Criterion, ...]:
@@ -68,9 +76,8 @@ def by_preference(*dtypes: DType) -> Mapping[DType, tuple[Criterion, ...] | Crit
 def preference(field: str, number: int, message: str, allowed: tuple[int, ...] = ()) -> ParamMessage:
     """The one parameter, HIGH_PRECISION unless a file says otherwise."""
     enum = EnumSpec("ComputationPreference", _PREFERENCES)
-    return ParamMessage(
-        field, number, message, (ParamField("prefer", 1, "enum", default=1, enum=enum, allowed=allowed),)
-    )
+    prefer = ParamField("prefer", 1, "enum", default=1, enum=enum, allowed=allowed)
+    return ParamMessage(field, number, message, (prefer,))
 
 
 def rounded_bound(result: Array, threshold: float) -> Bound:
@@ -88,8 +95,8 @@ def preferred_bound(call: OpCall, result: Array, output: str) -> Bound:
 
 
 def is_older(call: OpCall) -> bool:
-    """The device has no bfloat16 and no large tensors."""
-    return call.handle is not None and call.handle.arch < NEWER
+    """The device has no bfloat16 and no large tensors; no handle says that it had."""
+    return call.handle is None or call.handle.arch < NEWER
 
 
 def bfloat16_refused(tensor: str) -> Check:
@@ -97,13 +104,13 @@ def bfloat16_refused(tensor: str) -> Check:
     message = f"bfloat16 needs MLU{NEWER} or newer"
     return checks.only_if(
         is_older,
-        checks.require("bfloat16", lambda call: call.tensor(tensor).dtype is not DType.BFLOAT16, message, "code"),
+        checks.require("bfloat16", lambda call: call.tensor(tensor).dtype is not DType.BFLOAT16, message, CODE),
     )
 
 
 def large_refused(tensor: str) -> Check:
     """`<tensor>_large` on older devices."""
-    return checks.only_if(is_older, checks.large(tensor, doc="code"))
+    return checks.only_if(is_older, checks.large(tensor, doc=CODE))
 
 
 def extents_refused(*tensors: str) -> Check:
@@ -115,7 +122,7 @@ def extents_refused(*tensors: str) -> Check:
             return not desc.is_strided or desc.extent < _LARGE
 
         message = f"the strides of {tensor} must reach fewer than 2^31 elements"
-        return checks.require(f"{tensor}_extent", holds, message, "code", Status.NOT_SUPPORTED)
+        return checks.require(f"{tensor}_extent", holds, message, CODE, Status.NOT_SUPPORTED)
 
     return checks.only_if(is_older, *map(reaches, tensors))
 
@@ -131,20 +138,21 @@ def unary_checks(results: Mapping[DType, DType]) -> tuple[Check, ...]:
         return call.tensor("y").dtype is results.get(own, own)
 
     return (
-        checks.handle("header"),
-        checks.descriptors(doc="header"),
-        checks.require("y_dtype", has_result, "y must have the type of the results for x", "header"),
-        checks.require("y_rank", lambda call: len(dims(call, "y")) == len(dims(call, "x")), "as many axes", "header"),
-        checks.dtypes("x", doc="header"),
+        checks.handle(HEADER),
+        checks.descriptors(doc=HEADER),
+        checks.require("y_dtype", has_result, "y must have the type of the results for x", HEADER),
+        checks.dtypes("x", doc=HEADER),
         bfloat16_refused("x"),
-        checks.require("no_axes", lambda call: dims(call, "x") != (), "x must have axes", "code"),
-        checks.require("dims", lambda call: dims(call, "y") == dims(call, "x"), "y must be as long as x", "header"),
-        checks.empty("x", doc="code"),
+        # As many axes, at least one, as long: the same status.
+        checks.require(
+            "dims", lambda call: dims(call, "y") == dims(call, "x") != (), "x and y have axes, alike", HEADER
+        ),
+        checks.empty("x", doc=CODE),
         large_refused("x"),
         # Ruling: 9 axes are refused whatever the strides.
-        checks.require("many_axes", lambda call: len(dims(call, "x")) <= MOST_AXES, "x has at most 8 axes", "code"),
+        checks.require("many_axes", lambda call: len(dims(call, "x")) <= MOST_AXES, "x has at most 8 axes", CODE),
         extents_refused("x", "y"),
-        checks.pointers(doc="header"),
+        checks.pointers(doc=HEADER),
     )
 
 
@@ -233,6 +241,11 @@ def without_sign(values: Array, dtype: DType) -> Array:
     return (bits & bits.dtype.type((1 << 8 * dtype.itemsize - 1) - 1)).view(dtype.storage)
 
 
+def with_sign(values: Array, dtype: DType) -> Array:
+    """Their negatives, of what has no sign."""
+    return (values.view(dtype.bits) | dtype.bits.type(1 << 8 * dtype.itemsize - 1)).view(dtype.storage)
+
+
 def spread(draw: Draw, name: str, dtype: DType, dims: tuple[int, ...], exponents: tuple[int, int]) -> Array:
     """Values of both signs with every mantissa bit in use."""
     return draw.stream(name).mantissas(dims, exponents, dtype.storage.str)
@@ -255,6 +268,12 @@ def is_nan(values: Array, dtype: DType) -> Array:
 def all_patterns(dtype: DType) -> Array:
     """Every number of 16 bits, in the order of its bits."""
     return np.arange(1 << 16, dtype=np.uint16).view(dtype.storage)
+
+
+def plain_patterns(dtype: DType) -> Array:
+    """The same but for those NaN that mark unwritten memory once an operation has made them quiet."""
+    every = all_patterns(dtype)
+    return every[~(is_nan(every, dtype) & (every.view(dtype.bits) & 0xFF == dtype.poison[0]))]
 
 
 def element_sizes(first: str) -> Mapping[str, SizedAxis]:
@@ -295,7 +314,13 @@ def dims_at(at: Mapping[str, Any]) -> tuple[int, ...]:
     return _RANKS[at["rank"]](at["rows"], at["columns"])
 
 
-def shapes_space(recipe: str, dtypes: tuple[DType, ...], values: Mapping[DType, tuple[str, ...]], **more: Any) -> Space:
+def shapes_space(
+    recipe: str,
+    dtypes: tuple[DType, ...],
+    values: Mapping[DType, tuple[str, ...]],
+    is_defined: Callable[[OpCall], bool] = lambda _: True,
+    **more: Any,
+) -> Space:
     """Shapes of any rank, every type with its kinds of values, every preference; `more` are parameters to choose."""
 
     def draw(at: Mapping[str, Any]) -> Drawn | None:
@@ -319,7 +344,8 @@ def shapes_space(recipe: str, dtypes: tuple[DType, ...], values: Mapping[DType, 
         elements=lambda at: math.prod(dims_at(at)),
         # Nobody says what strides of no elements are.
         defined=lambda call: (
-            not any(
+            is_defined(call)
+            and not any(
                 arg is not None and arg.desc.is_empty and arg.strides is not None
                 for arg in (*call.inputs.values(), *call.outputs.values())
             )

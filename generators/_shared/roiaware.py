@@ -267,7 +267,7 @@ def is_max(call: OpCall) -> bool:
 
 def found(call: OpCall) -> Entries:
     """The points in all cells."""
-    return find_entries(*call.arrays("pts", "rois"), cell_test(call.params))
+    return find_entries(call.array("pts"), call.array("rois"), cell_test(call.params))
 
 
 def outputs(call: OpCall, entries: Entries) -> dict[str, Array]:

@@ -56,7 +56,8 @@ def draw_features(draw: Draw, dtype: DType, p: Mapping[str, Any], kind: Features
         case "zeros":
             values = np.array([-1.0, -0.0, 0.0], storage)
             # In some cells −0 comes first, in others +0.
-            return values[(rows + stream.integers(0, 3, shape)) % 3]
+            signed: Array = values[(rows + stream.integers(0, 3, shape)) % 3]
+            return signed
     drawn = stream.mantissas(shape, dtype=storage)
     if kind == "full":
         return drawn
@@ -114,7 +115,7 @@ def scene(
     grid, count, points = np.array([p[name] for name in roi.GRID]), rois.shape[1], p["pts_num"]
 
     def cloud(turn: int) -> Array:
-        deep = uniform(draw.stream(f"deep {turn}"), -8.0, 8.0, (1, points, 3)) + np.array((0, 0, _DEPTH))
+        deep: Array = uniform(draw.stream(f"deep {turn}"), -8.0, 8.0, (1, points, 3)) + np.array((0, 0, _DEPTH))
         if turn > _PATIENCE:
             return deep
         where = draw.stream(f"box {turn}").integers(0, count, (1, points))

@@ -45,6 +45,7 @@ def _x_alone(cells: Array, grid: Array) -> Array:
     return roi.clamped(cells * (1, 0, 0), grid)
 
 
+# Floor and truncation are one: inside a box nothing lies before its corner.
 _PLACES: Final[Mapping[str, Callable[[Array, Array], Array]]] = {
     "cells are rounded": _rounded,
     "points on the top face are dropped": _dropped,
@@ -77,7 +78,7 @@ def _right(call: OpCall) -> Outputs:
 
 
 def _answer(call: OpCall, test: Any) -> Outputs:
-    return roi.outputs(call, roi.find_entries(*call.arrays("pts", "rois"), test))
+    return roi.outputs(call, roi.find_entries(call.array("pts"), call.array("rois"), test))
 
 
 def _boxed(words: str) -> Suspect:

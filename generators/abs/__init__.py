@@ -1,6 +1,6 @@
 """abs: y = |x| element by element, of complex numbers √(re² + im²), wherever strides put the elements."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
@@ -22,8 +22,10 @@ from mluops_gtest.authoring import (
 )
 from mluops_gtest.authoring.c_api import c_function
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
+from mluops_gtest.authoring.roundings import WRONG_COPIES, through_half
 
 from .._shared import elementwise
+from .._shared.wrong_elementwise import Formula, Wrong, element_suspects, formula
 
 # §1.1 lists three types, §1.4 four, the header five: ruling, all of them.
 RESULTS: Final = {
@@ -96,6 +98,68 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     return {"y": element}
 
 
+# Mistakes in what is computed: of floats, integers, complex numbers.
+
+
+def _spoilt_copies(spoil: Callable[[Array], Array]) -> Formula:
+    """Of what numpy has types for."""
+
+    def computed(call: OpCall) -> Array | None:
+        x = call.array("x")
+        return np.abs(spoil(np.ascontiguousarray(x))) if x.dtype.kind == "f" else None
+
+    return computed
+
+
+def _planes(call: OpCall) -> Array | None:
+    x = call.array("x")
+    parts = np.ascontiguousarray(x).reshape(-1).view("<f4") if x.dtype.kind == "c" else None
+    return None if parts is None else np.hypot(*parts.astype(np.float64).reshape(2, -1)).reshape(x.shape)
+
+
+def _overflowing(call: OpCall) -> Array | None:
+    x = call.array("x")
+    return np.sqrt(x.real * x.real + x.imag * x.imag) if x.dtype.kind == "c" else None
+
+
+def _through_float(x: Array) -> Array:
+    return np.abs(x).astype("<f4").clip(0, 2**31 - 128)
+
+
+def _half_parts(x: Array) -> Array:
+    return np.hypot(through_half(x.real), through_half(x.imag))
+
+
+def _larger(x: Array, share: float) -> Array:
+    """The larger part and a share of the smaller one."""
+    parts = np.abs(x.real), np.abs(x.imag)
+    return np.maximum(*parts) + share * np.minimum(*parts)
+
+
+WRONG: Final[tuple[Wrong, ...]] = (
+    ("copied", "elements are copied as they are", formula("fi", lambda x: x)),
+    ("negated", "every sign is turned", formula("fi", lambda x: -x)),
+    ("negative", "results are −|x|", formula("fic", lambda x: -np.abs(x))),
+    ("clipped", "negative elements become 0", formula("fi", lambda x: np.maximum(x, 0))),
+    ("squared", "results are |x|²", formula("fic", lambda x: (x * x.conj()).real)),
+    ("truncated", "fractions are cut off", formula("f", lambda x: np.trunc(np.abs(x)))),
+    ("sign_bit_cleared", "the sign bit of integers is cleared", formula("i", lambda x: x & 0x7FFFFFFF)),
+    ("complemented", "negative integers are complemented", formula("i", lambda x: np.where(x < 0, ~x, x))),
+    ("through_float", "integers pass through float", formula("i", _through_float)),
+    ("saturated", "integers stop at 16 bits", formula("i", lambda x: np.abs(x).clip(0, 32767))),
+    ("parts_added", "results are |re| + |im|", formula("c", lambda x: _larger(x, 1))),
+    ("larger_part", "results are the larger of |re| and |im|", formula("c", lambda x: _larger(x, 0))),
+    ("estimated", "results are the larger part and 3/8 of the smaller one", formula("c", lambda x: _larger(x, 0.375))),
+    ("real_alone", "results are |re|", formula("c", lambda x: np.abs(x.real))),
+    ("imaginary_alone", "results are |im|", formula("c", lambda x: np.abs(x.imag))),
+    ("not_conjugate", "results are √|re² − im²|", formula("c", lambda x: np.sqrt(np.abs((x * x).real)))),
+    ("half_parts", "parts of complex numbers are rounded to half", formula("c", _half_parts)),
+    ("planes", "all real parts come before all imaginary ones", _planes),
+    ("squares_overflow", "squares of parts are made in float", _overflowing),
+    *((name, words, _spoilt_copies(spoil)) for name, words, spoil in WRONG_COPIES),
+)  # fmt: skip
+
+
 def kernel(call: OpCall) -> Status:
     """Check the call, then choose between x and −x; scale complex numbers by their larger part."""
     refused = elementwise.unary_refusal(call, RESULTS)
@@ -139,6 +203,7 @@ OPERATOR = Operator(
     kernel=kernel,
     torch_kernel=torch_kernel,
     theory=elementwise.theory,
+    suspects=element_suspects("y", WRONG),
     reductions=elementwise.axis_reductions("x", output="y"),
     c_api=c_function("mluOpAbs"),
 )

@@ -13,6 +13,7 @@ from mluops_gtest.authoring import (
     Array,
     Baseline,
     Bound,
+    Check,
     CriteriaByParam,
     DType,
     OpCall,
@@ -29,7 +30,16 @@ from mluops_gtest.authoring import (
     diff1_and_diff2,
     exact,
 )
-from mluops_gtest.authoring.c_api import HANDLE, WORKSPACE, WORKSPACE_SIZE, c_function, scalar, tensor
+from mluops_gtest.authoring.c_api import (
+    ASKED_SIZE,
+    HANDLE,
+    WORKSPACE,
+    WORKSPACE_SIZE,
+    c_function,
+    descriptor,
+    scalar,
+    tensor,
+)
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.sums import lattice_unit
@@ -46,6 +56,16 @@ _POOLED: Final = f"[{roi.CELLS}, channels]"
 
 
 # What is checked, in normative order.
+
+
+def _limit(param: str) -> Check:
+    return checks.require(
+        f"{param}_limit",
+        lambda call: call.param(param) < LIMIT,
+        f"{param} must be less than {LIMIT}",
+        "released",
+        Status.NOT_SUPPORTED,
+    )
 
 
 def _few_points(call: OpCall) -> bool:
@@ -71,16 +91,8 @@ CHECKS = (
     checks.strided(*INPUTS, doc="§1.4"),
     checks.only_if(lambda call: call.outputs["argmax"] is not None, checks.strided("argmax", doc="§1.4")),
     checks.strided("pts_idx_of_voxels", "pooled_features", doc="§1.4"),
-    *(
-        checks.require(
-            f"{name}_limit",
-            lambda call, name=name: call.param(name) < LIMIT,
-            f"{name} must be less than {LIMIT}",
-            "released",
-            Status.NOT_SUPPORTED,
-        )
-        for name in ("boxes_num", "channels")
-    ),
+    _limit("boxes_num"),
+    _limit("channels"),
     checks.require(
         "points_of_cell", _few_points, "max_pts_each_voxel ≤ 2976, of half 2944", "released", Status.NOT_SUPPORTED
     ),
@@ -416,6 +428,7 @@ OPERATOR = Operator(
             *scalar("max_pts_each_voxel", *roi.GRID),
             *tensor("argmax", "pts_idx_of_voxels", "pooled_features"),
         ),
+        query_arguments=(HANDLE, *descriptor(*INPUTS), ASKED_SIZE),
         # §2.2 spells them so; the header calls that deprecated.
         twins={_FORWARD: "mluOpRoiawarePool3dForward", _QUERY: "mluOpGetRoiawarePool3dForwardWorkspaceSize"},
     ),

@@ -230,7 +230,7 @@ def _passes_with_one_wrong(case: Case, wrong: Tensor, operator: Operator) -> boo
             if tensor is wrong:
                 # By as much as the typical element is large.
                 size = max(float(np.abs(tensor.values.astype(np.float64)).mean()), 1e-3)
-                array.reshape(-1)[0] += array.dtype.type(max(size, 1) if array.dtype.kind == "i" else size)
+                array.flat[0] += array.dtype.type(max(size, 1) if array.dtype.kind == "i" else size)
         for result in operator.results:
             call.scalars[result] = int(case.params[result])  # type: ignore[arg-type]
         return Status.SUCCESS

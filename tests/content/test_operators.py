@@ -48,6 +48,7 @@ UNBROKEN = {
 }
 # Their documents ask for equality.
 COPYING = {
+    "abs",
     "active_rotated_filter_forward",
     "dynamic_scatter_backward",
     "get_indice_pairs",
@@ -62,10 +63,12 @@ COPYING = {
 }
 # Their documents exclude NaN and Inf, or do not speak of them.
 FINITE = {
+    "div",
     "dynamic_scatter_backward",
     "indice_convolution_backward_data",
     "indice_convolution_backward_filter",
     "indice_convolution_forward",
+    "sqrt",
 }
 # The tensors whose layouts documents have checked, and what else is a layout of a tensor's own.
 CHECKED = {

@@ -13,9 +13,27 @@ from tests.support.planted_run import default_cases
 from tests.support.right.operators import VARIANTS
 
 # Their floats are copied or chosen: there is one right answer.
-COPYING = {"dynamic_scatter_backward", "masked_col2im_forward", "masked_im2col_forward", "voxelization"}
+COPYING = {
+    "abs",
+    "active_rotated_filter_forward",
+    "dynamic_scatter_backward",
+    "masked_col2im_forward",
+    "masked_im2col_forward",
+    "moe_dispatch_backward_data",
+    "moe_dispatch_forward",
+    "psamask_backward",
+    "psamask_forward",
+    "roipoint_pool3d",
+    "tin_shift_backward",
+    "tin_shift_forward",
+    "voxelization",
+}
+# Their elements are rounded a few times, not added up: their own tests have their right ways.
+ALONE = {"div", "sqrt"}
 # Those that add half.
-ADDING_HALF = sorted(set(VARIANTS) - {"dynamic_point_to_voxel_forward", "voxel_pooling_forward"})
+ADDING_HALF = sorted(
+    set(VARIANTS) - {"dynamic_point_to_voxel_forward", "ms_deform_attn_forward", "voxel_pooling_forward"}
+)
 
 
 def without_warnings(variants):
@@ -30,7 +48,7 @@ def test_every_operator_that_adds_floats_has_variants(operators):
         for name, operator in operators.items()
         if any(can_be_bounded(t) for o in operator.outputs for t in o.dtypes)
     }
-    assert floats == {*VARIANTS, *COPYING}
+    assert floats == {*VARIANTS, *COPYING, *ALONE}
 
 
 def test_the_operators_that_add_half_are_known(operators):

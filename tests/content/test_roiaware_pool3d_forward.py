@@ -1,4 +1,4 @@
-"""roiaware_pool3d_forward: literal loops beside reference, kernel and single elements, and the rulings, one call each."""
+"""roiaware_pool3d_forward: literal loops beside reference, kernel and single elements; the rulings, one call each."""
 
 import math
 

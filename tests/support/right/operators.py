@@ -7,6 +7,7 @@ import numpy as np
 
 from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.tensor import Array, Layout
+from tests.support.right.boxes_and_samples import overlaps, sampled
 from tests.support.right.sums import HALF_ORDERS, ORDERS, Sums
 
 ONE = np.ones((1, 1), np.float32)
@@ -209,12 +210,31 @@ def distances(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
         yield Variant(name, "dist2", np.where(there, values, right).astype(right.dtype), in_half=True)
 
 
+def compared(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
+    """bbox_overlaps: in float, and half boxes in half."""
+    right = baseline["ious"]
+    for name, values in overlaps(call, np.float32):
+        yield Variant(name, "ious", values.astype(right.dtype))
+    if right.dtype == np.float16:
+        for name, values in overlaps(call, np.float16):
+            yield Variant(f"half {name}", "ious", values, in_half=True)
+
+
+def attended(call: OpCall, baseline: Mapping[str, Array]) -> Iterator[Variant]:
+    """ms_deform_attn_forward: pixels of samples inside."""
+    right = baseline["data_col"]
+    if not call.tensor("data_attn_weight").desc.is_empty:
+        yield from by_every_order("data_col", sampled(call, right), right, lambda col: col.reshape(-1, col.shape[3]))
+
+
 # Operators that copy have one right answer, which definition, reference and kernel agree on.
 VARIANTS: dict[str, Variants] = {
+    "bbox_overlaps": compared,
     "dynamic_point_to_voxel_forward": reduced,
     "indice_convolution_backward_data": convolved_back,
     "indice_convolution_backward_filter": filtered,
     "indice_convolution_forward": convolved,
+    "ms_deform_attn_forward": attended,
     "three_interpolate_backward": scattered,
     "three_interpolate_forward": interpolated,
     "three_nn_forward": distances,

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from mluops_gtest.authoring import Check, EnumSpec, Layout, Status
-from mluops_gtest.authoring.checks import layout
+from mluops_gtest.authoring.checks import layout, require
 from mluops_gtest.base.errors import ContentError, DeclarationError
 from mluops_gtest.catalog.declarations import draft_of, load_written
 from mluops_gtest.catalog.derive import Demand, derive, orders_told_by, update_lock
@@ -104,6 +104,17 @@ def test_layouts_that_no_check_looks_at_are_never_changed(pick):
     assert layouts(pick.operator) == set()
     looked_at = with_checks(pick.operator, (*pick.operator.checks, layout("table", (Layout.ARRAY,), "§2")))
     assert layouts(looked_at) == {"table_layout_nchw", "table_layout_nhwc"}
+
+
+def test_strides_are_too_large_where_no_check_refuses_those_of_the_tensor(pick):
+    def far(checks):
+        return "strided_far" in slugs(with_checks(pick.operator, checks), pick.base, "table")
+
+    legal = [check for check in pick.operator.checks if check.name != "table_strided"]
+    alike = require("strides_alike", lambda call: not call.tensor("table").desc.is_strided, "alike", "§2")
+    assert far(legal)
+    assert far([*legal, alike])
+    assert not far(pick.operator.checks)
 
 
 def test_a_violation_says_what_the_call_has_instead(pick):
