@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     *mistakes.tails_left(_right, "pooled_features", 1, "boxes", (16,)),
     *mistakes.tails_left(_right, "pooled_features", 2, "samples", (16, 32)),
-    *mistakes.tails_left(_right, "pooled_features", 3, "columns", (16, 32)),
+    *mistakes.tails_left(_right, "pooled_features", 3, "columns", (16,)),
     mistakes.part_left(_right, "pooled_features", 2, "samples"),
     mistakes.cached_by_shape(_right),
     mistakes.first_length_kept(_right, "pooled_features", 2, "samples"),
