@@ -41,7 +41,7 @@ from mluops_gtest.authoring.copy_of import CopyOf, define_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
-from .._shared.boxes import BoxTest, blocks, find_undefined, is_exactly_inside, undecided_pair
+from .._shared.boxes import BoxTest, blocks, find_undefined, is_exactly_inside, local, undecided_pair
 from .._shared.points import axes_first, first_batch
 from .._shared.wrong_boxes import misread_boxes
 
@@ -58,7 +58,7 @@ CHECKS = (
     checks.descriptors(doc="§3.8 (1)"),
     checks.ranks(doc="§1.4"),
     checks.dims(doc="§1.4"),
-    # As released: strides are reported before types.
+    # §1.4, as released: strides are reported before types.
     checks.strided(doc="§1.4"),
     checks.dtypes(
         "pooled_features",
@@ -68,7 +68,7 @@ CHECKS = (
         "boxes3d = pooled_features",
         doc="§1.3",
     ),
-    # As released: the query alone looks at that.
+    # §2.2, as released: the query alone looks at that.
     checks.large(doc="released", asked_by="query"),
     checks.workspace("§3.8 (1)"),
     # §1.1: no elements are an error, C = 0 included.
@@ -109,23 +109,21 @@ def sources(call: OpCall, test: BoxTest = TEST, pick: Pick = np.resize) -> Array
 
 
 def copies(call: OpCall) -> CopyOf:
-    """pooled_features: x, y, z as stored, not along the box, then the features; the bits of each."""
+    """pooled_features: coordinates, then features; the bits of each."""
     return _copy_of(call, sources(call))
 
 
 def _copy_of(call: OpCall, rows: Array) -> CopyOf:
+    # §3.1 (5): x, y, z come first, as stored and not along the box.
     table = np.concatenate(call.arrays("points", "point_features"), axis=2)
-    # What is copied from nowhere is +0, and written by the operator.
+    # §3.1 (4): mmcv relies on cleared buffers; here the operator writes the zeros of empty boxes, and both flags.
     return CopyOf(table, rows.reshape(len(rows), -1), call.tensor("pooled_features").dims)
 
 
 def pooled(call: OpCall, rows: Array) -> Mapping[str, Array]:
     """Both outputs with these points in the rows."""
-    # mmcv relies on a cleared buffer for flag 0; here the operator writes it.
-    return {
-        "pooled_features": _copy_of(call, rows).copied(),
-        "pooled_empty_flag": (rows[..., 0] < 0).astype("<i4"),
-    }
+    flags = (rows[..., 0] < 0).astype("<i4")
+    return {"pooled_features": _copy_of(call, rows).copied(), "pooled_empty_flag": flags}
 
 
 def reference(call: OpCall) -> Baseline:
@@ -179,11 +177,10 @@ def _features_first(_: OpCall, outputs: dict[str, Array]) -> None:
     outputs["pooled_features"] = np.roll(outputs["pooled_features"], -3, axis=-1)
 
 
-def _from_centres(call: OpCall, outputs: dict[str, Array]) -> None:
-    is_full = outputs["pooled_empty_flag"] == 0
-    centres = call.array("boxes3d")[:, :, None, :3]
-    with np.errstate(all="ignore"):
-        outputs["pooled_features"][..., :3] -= np.where(is_full[..., None, None], centres, 0)
+def _along_boxes(call: OpCall, outputs: dict[str, Array]) -> None:
+    rows, is_full = outputs["pooled_features"], outputs["pooled_empty_flag"] == 0
+    turned = np.stack(local(rows[..., :3], call.array("boxes3d")[:, :, None], bottom=True), axis=-1)
+    rows[is_full, :, :3] = turned[is_full]
 
 
 def _inverted(_: OpCall, outputs: dict[str, Array]) -> None:
@@ -205,7 +202,7 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
     **misread_boxes(lambda call, test: pooled(call, sources(call, test)), TEST, "boxes3d"),
     **{words: _picks(pick) for words, pick in _PICKED.items()},
     "features stand before coordinates": _of_right(_features_first),
-    "coordinates count from the centre of the box": _of_right(_from_centres),
+    "coordinates are along the box": _of_right(_along_boxes),
     "pooled_empty_flag is inverted": _of_right(_inverted),
     "rows are C elements apart": _of_right(_rows_of_channels),
     "every batch has the boxes of batch 0": as_read(reference, misread(boxes3d=first_batch)),

@@ -11,7 +11,7 @@ from mluops_gtest.authoring.suspects import misread
 
 from .._shared.boxes import local
 from .._shared.wrong_boxes import boxes_behind, every_suspect, narrow_pairs
-from . import OPERATOR, Pick, copies, inside, pooled, sources
+from . import OPERATOR, copies, inside, pooled, sources
 
 # A tile of points in the first kernel, for the mistakes about tiles; small, so that stored cases have several.
 _TILE = 8
@@ -65,10 +65,6 @@ def _turns_of_tile(indices: Array, samples: int) -> Array:
     return np.concatenate([indices, np.resize(last, max(0, samples - len(indices)))])[:samples]
 
 
-def _one_of_each_tile(indices: Array, samples: int) -> Array:
-    return np.resize(indices[np.unique(indices // _TILE, return_index=True)[1]], samples)
-
-
 def _counter_goes_on(call: OpCall) -> Array:
     """The counter of a box is not reset between batches: rows that batch 0 filled are passed over."""
     rows, is_inside = sources(call), inside(call)
@@ -77,14 +73,6 @@ def _counter_goes_on(call: OpCall) -> Array:
         for box in range(rows.shape[1]):
             first = min(int(counts[:batch, box].sum()), rows.shape[2])
             rows[batch, box] = np.concatenate([np.full(first, -1), rows[batch, box, : rows.shape[2] - first]])
-    return rows
-
-
-def _one_mask(call: OpCall) -> Array:
-    """Points stay inside of the boxes behind the one that held them."""
-    rows, is_inside = sources(call), np.logical_or.accumulate(inside(call), axis=2)
-    for batch, box in np.argwhere(is_inside.any(axis=1)):
-        rows[batch, box] = np.resize(np.flatnonzero(is_inside[batch, :, box]), rows.shape[2])
     return rows
 
 
@@ -99,7 +87,8 @@ def _first_box_alone(call: OpCall) -> Array:
 
 
 def _is_empty(call: OpCall) -> Array:
-    return OPERATOR.reference(call).outputs["pooled_empty_flag"] == 1
+    empty: Array = OPERATOR.reference(call).outputs["pooled_empty_flag"] == 1
+    return empty
 
 
 def _counts_as_flag(call: OpCall) -> None:
@@ -108,13 +97,6 @@ def _counts_as_flag(call: OpCall) -> None:
 
 def _padded_flag(call: OpCall) -> None:
     call.array("pooled_empty_flag")[...] = inside(call).sum(axis=1) < call.tensor("pooled_features").dims[2]
-
-
-def _empty_rows_of_point_0(call: OpCall) -> None:
-    """Point 0 stands in the rows of an empty box."""
-    table = np.concatenate(call.arrays("points", "point_features"), axis=2)
-    rows, empty = call.array("pooled_features"), _is_empty(call)
-    rows[...] = np.where(empty[..., None, None], table[:, None, None, 0], rows)
 
 
 def _copied_wrongly() -> Iterator[Mutant]:
@@ -133,24 +115,17 @@ def _copied_wrongly() -> Iterator[Mutant]:
             yield Mutant(one.name, one.message, with_flags(one))
 
 
-def _picks(name: str, message: str, pick: Pick) -> Mutant:
-    return _chooses(name, message, partial(sources, pick=pick))
-
-
 MUTANTS = (
     *every_suspect(OPERATOR),
     _chooses("nearest_first", "takes the points nearest to the centre", _nearest),
-    _picks("turns_of_tile", "goes through the points of the last tile again", _turns_of_tile),
-    _picks("one_of_each_tile", "takes one point of each tile", _one_of_each_tile),
+    _chooses("turns_of_tile", "goes through the points of the last tile again", partial(sources, pick=_turns_of_tile)),
     _chooses("counter_goes_on", "does not reset the counter between batches", _counter_goes_on),
-    _chooses("mask_goes_on", "does not clear the mask between boxes", _one_mask),
     _chooses("first_box_alone", "gives a point to one box alone", _first_box_alone),
     mistakes.left("flag_0_left", "flags of 0 are not written", _right, "pooled_empty_flag", lambda c: ~_is_empty(c)),
     mistakes.left("flag_1_left", "flags of 1 are not written", _right, "pooled_empty_flag", _is_empty),
     mistakes.left("empty_rows_left", "rows of empty boxes are not written", _right, "pooled_features", _is_empty),
     mistakes.spoilt("counts_as_flag", "writes the number of points as flag", _right, _counts_as_flag),
     mistakes.spoilt("padded_flag", "flags every box with fewer points than S", _right, _padded_flag),
-    mistakes.spoilt("point_0_for_none", "fills rows of empty boxes with point 0", _right, _empty_rows_of_point_0),
     *(_geometry(*wrong) for wrong in narrow_pairs("points", "boxes3d") if "half" not in wrong[0]),
     *(_reads(*wrong) for wrong in boxes_behind("boxes3d") if not wrong[0].endswith("_64")),
     *_copied_wrongly(),
@@ -160,7 +135,7 @@ MUTANTS = (
     ),
     *mistakes.tails_left(_right, "pooled_features", 1, "boxes", (16,)),
     *mistakes.tails_left(_right, "pooled_features", 2, "samples", (16, 32)),
-    *mistakes.tails_left(_right, "pooled_features", 3, "columns", (16, 32)),
+    *mistakes.tails_left(_right, "pooled_features", 3, "columns", (16,)),
     mistakes.part_left(_right, "pooled_features", 2, "samples"),
     mistakes.cached_by_shape(_right),
     mistakes.first_length_kept(_right, "pooled_features", 2, "samples"),
