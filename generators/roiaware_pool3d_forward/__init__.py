@@ -151,7 +151,7 @@ def find_left_open(call: OpCall, baseline: Baseline) -> str | None:
 
 def reference(call: OpCall) -> Baseline:
     """Every element of all outputs; argmax with the mean may stay as it was."""
-    return Baseline(roi.outputs(call, roi.found(call)))
+    return Baseline(roi.outputs(call, roi.entries_of(call)))
 
 
 def bound(call: OpCall) -> Mapping[str, Bound]:
@@ -159,7 +159,7 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
     if roi.is_max(call):
         return {"pooled_features": Bound(0.0)}
     features = call.array("pts_feature")
-    kept = roi.found(call).first(int(call.param("max_pts_each_voxel")) - 1)
+    kept = roi.entries_of(call).first(int(call.param("max_pts_each_voxel")) - 1)
     magnitudes, counts = roi.mean_magnitudes(features, kept, roi.shape_of(call, "channels"))
     return {
         "pooled_features": Bound(magnitudes, counts, unit=lattice_unit(features) / np.maximum(counts, 1), afterwards=2)
@@ -169,7 +169,7 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
 def theory(call: OpCall) -> Theory:
     """17 operations for a point and a box, and one for each feature that is pooled; argmax with the maximum alone."""
     names = (*INPUTS, "pts_idx_of_voxels", "pooled_features", *(("argmax",) if roi.is_max(call) else ()))
-    kept = roi.found(call).first(int(call.param("max_pts_each_voxel")) - 1)
+    kept = roi.entries_of(call).first(int(call.param("max_pts_each_voxel")) - 1)
     ops = 17 * call.param("boxes_num") * call.param("pts_num") + len(kept.cells) * call.param("channels")
     return Theory(sum(call.tensor(name).desc.nbytes for name in names), ops)
 
