@@ -53,7 +53,7 @@ def coordinates(points: Array, boxes: Array, grid: Array) -> Array:
     return cells
 
 
-def clamped(cells: Array, grid: Array) -> Array:
+def clamp(cells: Array, grid: Array) -> Array:
     """int64 [E]: the cell in its box. §3.2 drops what leaves the grid, the top face with it; code and mmcv clamp."""
     return flat(np.clip(np.trunc(cells), 0, grid - 1), grid)
 
@@ -72,7 +72,7 @@ class CellTest(BoxTest):
     # §1.2's text and code; its formula |z − cz| ≤ dz/2 forgets that cz is at the bottom. No side is widened.
     bottom: bool = True
     grid: tuple[int, ...] = (1, 1, 1)
-    place: Callable[[Array, Array], Array] = clamped
+    place: Callable[[Array, Array], Array] = clamp
 
     def undecided(self, points: Array, boxes: Array, dtype: DType) -> Array:
         """bool: some evaluation in that type may find another answer, or another cell."""
@@ -265,7 +265,7 @@ def is_max(call: OpCall) -> bool:
     return bool(call.param("pool_method") == MAX)
 
 
-def found(call: OpCall) -> Entries:
+def entries_of(call: OpCall) -> Entries:
     """The points in all cells."""
     return find_entries(call.array("pts"), call.array("rois"), cell_test(call.params))
 
@@ -274,10 +274,10 @@ def outputs(call: OpCall, entries: Entries) -> dict[str, Array]:
     """All outputs of forward where these points lie in cells: each lists the first K − 1, and pools no other."""
     # §3.1 says max_pts_each_voxel points: entry 0 is the count.
     kept = entries.first(int(call.param("max_pts_each_voxel")) - 1)
-    return {"pts_idx_of_voxels": table(kept, shape_of(call, "max_pts_each_voxel")), **pooled(call, kept)}
+    return {"pts_idx_of_voxels": table(kept, shape_of(call, "max_pts_each_voxel")), **pool(call, kept)}
 
 
-def pooled(call: OpCall, kept: Entries) -> dict[str, Array]:
+def pool(call: OpCall, kept: Entries) -> dict[str, Array]:
     """pooled_features and argmax of these points."""
     features, shape = call.array("pts_feature"), shape_of(call, "channels")
     if is_max(call):

@@ -72,12 +72,12 @@ def draw_features(draw: Draw, dtype: DType, p: Mapping[str, Any], kind: Features
     return odd
 
 
-def _made(p: dict[str, Any], dtype: DType, rois: Array, pts: Array, features: Array) -> RecipeOutput:
+def _complete_output(p: dict[str, Any], dtype: DType, rois: Array, pts: Array, features: Array) -> RecipeOutput:
     """All inputs; means must pass in any order of additions."""
     arrays = {"rois": rois.astype(dtype.storage), "pts": pts.astype(dtype.storage), "pts_feature": features}
     if p["pool_method"] == roi.AVERAGE:
         call = call_of("roiaware_pool3d_forward", p, arrays)
-        kept = roi.found(call).first(p["max_pts_each_voxel"] - 1)
+        kept = roi.entries_of(call).first(p["max_pts_each_voxel"] - 1)
         if dtype is DType.HALF and len(kept.cells) and kept.counts.max() > 127:
             raise ValueError("means of more than 127 halves may be wrong by more than the criterion; give a smaller K")
         if len(kept.cells):
@@ -132,7 +132,7 @@ def scene(
     inside = test.inside(pts[[0, -1]][:, None], rois[0][None])
     if not inside.any(axis=1).all():
         raise ValueError("the first or the last point is in no box; take other sizes")
-    return _made(p, dtype, rois[0], pts, draw_features(draw, dtype, p, values))
+    return _complete_output(p, dtype, rois[0], pts, draw_features(draw, dtype, p, values))
 
 
 def cells(
@@ -169,7 +169,7 @@ def cells(
     _let_ends_be_inside(pts)
     more = np.array(extra).reshape(-1, 7)
     p["boxes_num"] = boxes + len(more)
-    return _made(p, dtype, np.concatenate([rois, more]), pts, draw_features(draw, dtype, p, values))
+    return _complete_output(p, dtype, np.concatenate([rois, more]), pts, draw_features(draw, dtype, p, values))
 
 
 def _let_ends_be_inside(pts: Array) -> None:
@@ -205,7 +205,7 @@ def borders(
     if not np.array_equal(pts.astype(dtype.storage), pts):
         raise ValueError(f"2^{exponent} is too fine for {dtype.value}; take a larger exponent")
     p |= {"boxes_num": 1, "pts_num": len(pts)}
-    return _made(p, dtype, box[None], pts, draw_features(draw, dtype, p, values))
+    return _complete_output(p, dtype, box[None], pts, draw_features(draw, dtype, p, values))
 
 
 # What fuzzing draws.

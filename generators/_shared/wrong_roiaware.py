@@ -23,7 +23,7 @@ def _rounded(cells: Array, grid: Array) -> Array:
 def _dropped(cells: Array, grid: Array) -> Array:
     """Where the index leaves the grid there is none."""
     places = np.trunc(cells)
-    return np.where(((places >= 0) & (places < grid)).all(axis=1), roi.clamped(cells, grid), -1)
+    return np.where(((places >= 0) & (places < grid)).all(axis=1), roi.clamp(cells, grid), -1)
 
 
 def _z_first(cells: Array, grid: Array) -> Array:
@@ -34,15 +34,15 @@ def _z_first(cells: Array, grid: Array) -> Array:
 
 def _exchanged(cells: Array, grid: Array) -> Array:
     """The cells of x along y and the other way round, within the grid."""
-    return roi.clamped(cells[:, [1, 0, 2]], grid)
+    return roi.clamp(cells[:, [1, 0, 2]], grid)
 
 
 def _from_middle(cells: Array, grid: Array) -> Array:
-    return roi.clamped(cells - grid * (0.5, 0.5, 0.0), grid)
+    return roi.clamp(cells - grid * (0.5, 0.5, 0.0), grid)
 
 
 def _x_alone(cells: Array, grid: Array) -> Array:
-    return roi.clamped(cells * (1, 0, 0), grid)
+    return roi.clamp(cells * (1, 0, 0), grid)
 
 
 # Floor and truncation are one: inside a box nothing lies before its corner.
@@ -53,9 +53,9 @@ _PLACES: Final[Mapping[str, Callable[[Array, Array], Array]]] = {
     "x and y of cells are exchanged": _exchanged,
     "cells count from the middle of the box": _from_middle,
     "y and z of cells are ignored": _x_alone,
-    "borders belong to the cell below": lambda cells, grid: roi.clamped(np.ceil(cells) - 1, grid),
-    "cells count down along x": lambda cells, grid: roi.clamped(grid * (1, 0, 0) + cells * (-1, 1, 1), grid),
-    "z of cells counts from the middle": lambda cells, grid: roi.clamped(cells - grid * (0.0, 0.0, 0.5), grid),
+    "borders belong to the cell below": lambda cells, grid: roi.clamp(np.ceil(cells) - 1, grid),
+    "cells count down along x": lambda cells, grid: roi.clamp(grid * (1, 0, 0) + cells * (-1, 1, 1), grid),
+    "z of cells counts from the middle": lambda cells, grid: roi.clamp(cells - grid * (0.0, 0.0, 0.5), grid),
     "the last cell of an axis stays empty": lambda cells, grid: roi.flat(
         np.minimum(np.clip(np.trunc(cells), 0, grid - 1), np.maximum(grid - 2, 0)), grid
     ),
@@ -69,12 +69,12 @@ def _most(call: OpCall) -> int:
     return int(call.param("max_pts_each_voxel"))
 
 
-def _kept(call: OpCall) -> roi.Entries:
-    return roi.found(call).first(_most(call) - 1)
+def _kept_entries(call: OpCall) -> roi.Entries:
+    return roi.entries_of(call).first(_most(call) - 1)
 
 
 def _right(call: OpCall) -> Outputs:
-    return roi.outputs(call, roi.found(call))
+    return roi.outputs(call, roi.entries_of(call))
 
 
 def _answer(call: OpCall, test: Any) -> Outputs:
@@ -90,7 +90,7 @@ def _placed(place: Callable[[Array, Array], Array]) -> Suspect:
 
 
 def _entries(change: Callable[[OpCall, roi.Entries], roi.Entries]) -> Suspect:
-    return lambda call: roi.outputs(call, change(call, roi.found(call)))
+    return lambda call: roi.outputs(call, change(call, roi.entries_of(call)))
 
 
 def _listed(change: Callable[[Array, Array], Array]) -> Suspect:
@@ -105,7 +105,7 @@ def _listed(change: Callable[[Array, Array], Array]) -> Suspect:
 
 def _pooled(most: Callable[[OpCall], int]) -> Suspect:
     """Of the first so many points of each cell."""
-    return lambda call: roi.pooled(call, roi.found(call).first(most(call)))
+    return lambda call: roi.pool(call, roi.entries_of(call).first(most(call)))
 
 
 def _scaled(by: Callable[[OpCall, Array], Array]) -> Suspect:
@@ -126,7 +126,7 @@ def _of_max(change: Callable[[OpCall, Array, Array], Outputs]) -> Suspect:
     """Where the maximum is asked for, given pooled_features and argmax."""
 
     def wrong(call: OpCall) -> Outputs:
-        own = roi.pooled(call, _kept(call)) if roi.is_max(call) else None
+        own = roi.pool(call, _kept_entries(call)) if roi.is_max(call) else None
         return {} if own is None else change(call, own["pooled_features"], own["argmax"])
 
     return wrong
@@ -144,20 +144,20 @@ def _of_first_box(call: OpCall, all_: roi.Entries) -> roi.Entries:
 
 
 def _all_counted(call: OpCall) -> Outputs:
-    rows, all_ = _right(call)["pts_idx_of_voxels"], roi.found(call)
+    rows, all_ = _right(call)["pts_idx_of_voxels"], roi.entries_of(call)
     rows.reshape(-1, _most(call))[all_.cells[all_.starts], 0] = all_.counts
     return {"pts_idx_of_voxels": rows}
 
 
 def _one_fewer(call: OpCall) -> Outputs:
-    less = roi.outputs(with_params(call, max_pts_each_voxel=max(1, _most(call) - 1)), roi.found(call))
+    less = roi.outputs(with_params(call, max_pts_each_voxel=max(1, _most(call) - 1)), roi.entries_of(call))
     rows = less["pts_idx_of_voxels"]
     gap = [(0, 0)] * 4 + [(0, _most(call) - rows.shape[-1])]
     return {**less, "pts_idx_of_voxels": np.pad(rows, gap)}
 
 
 def _in_list(call: OpCall, _: Array, argmax: Array) -> Outputs:
-    kept = _kept(call)
+    kept = _kept_entries(call)
     rank = np.zeros((int(np.prod(argmax.shape[:-1])), int(call.param("pts_num"))), "<i4")
     rank[kept.cells, kept.points] = kept.ranks
     flat = argmax.reshape(len(rank), -1)
@@ -166,11 +166,11 @@ def _in_list(call: OpCall, _: Array, argmax: Array) -> Outputs:
 
 
 def _last_of_equals(call: OpCall, _: Array, __: Array) -> Outputs:
-    return roi.pooled(call, _reversed(call, _kept(call)))
+    return roi.pool(call, _reversed(call, _kept_entries(call)))
 
 
 def _minus_inf_counts(call: OpCall, best: Array, argmax: Array) -> Outputs:
-    kept = _kept(call)
+    kept = _kept_entries(call)
     first = np.full(int(np.prod(argmax.shape[:-1])), -1, "<i4")
     first[kept.cells[kept.starts]] = kept.points[kept.starts]
     is_none = (argmax < 0) & (first.reshape(*argmax.shape[:-1], 1) >= 0)
@@ -186,8 +186,8 @@ def _exchanged_modes(call: OpCall) -> Outputs:
 
 
 def _with_features(change: Callable[[Array], Array]) -> Suspect:
-    return lambda call: roi.pooled(
-        with_inputs(call, pts_feature=np.ascontiguousarray(change(call.array("pts_feature")))), _kept(call)
+    return lambda call: roi.pool(
+        with_inputs(call, pts_feature=np.ascontiguousarray(change(call.array("pts_feature")))), _kept_entries(call)
     )
 
 

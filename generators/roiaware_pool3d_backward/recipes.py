@@ -55,13 +55,13 @@ def cells(
 
 def _backward(draw: Draw, p: dict[str, Any], dtype: DType, made: RecipeOutput, grads: scenes.Features) -> RecipeOutput:
     call = call_of("roiaware_pool3d_forward", made.params, made.inputs)
-    given = roi.outputs(call, roi.found(call))
+    given = roi.outputs(call, roi.entries_of(call))
     tables = {name: given[name] for name in ("pts_idx_of_voxels", "argmax")}
     # The table of the other mode is that of the next cell: whoever reads it is found out.
     other = "pts_idx_of_voxels" if p["pool_method"] == roi.MAX else "argmax"
     flat = tables[other].reshape(-1, tables[other].shape[-1])
     tables[other] = np.roll(flat, 1, axis=0).reshape(tables[other].shape)
-    return _made(draw, p, dtype, tables, p["pts_num"], grads)
+    return _complete_output(draw, p, dtype, tables, p["pts_num"], grads)
 
 
 def tables(
@@ -108,7 +108,7 @@ def tables(
             counts[:], argmax[:] = 0, -1
     lists[:, 0] = counts
     made = {"pts_idx_of_voxels": lists.reshape(*shape, most), "argmax": argmax.reshape(*shape, channels)}
-    return _made(draw, p, dtype, {name: table.astype("<i4") for name, table in made.items()}, points, grads)
+    return _complete_output(draw, p, dtype, {name: table.astype("<i4") for name, table in made.items()}, points, grads)
 
 
 def _sample(draw: Draw, name: str, points: int, number: int) -> Array:
@@ -120,7 +120,7 @@ def _sample(draw: Draw, name: str, points: int, number: int) -> Array:
     return chosen
 
 
-def _made(
+def _complete_output(
     draw: Draw, p: dict[str, Any], dtype: DType, made: Mapping[str, Array], points: int, grads: scenes.Features
 ) -> RecipeOutput:
     shape = made["argmax"].shape

@@ -58,6 +58,15 @@ _POOLED: Final = f"[{roi.CELLS}, channels]"
 # What is checked, in normative order.
 
 
+def _shape(output: str, last: str, doc: str) -> Check:
+    return checks.require(
+        f"{output}_shape",
+        lambda call: call.tensor(output).dims == roi.shape_of(call, last),
+        f"{output} must be [{roi.CELLS}, {last}]",
+        doc,
+    )
+
+
 def _limit(param: str) -> Check:
     return checks.require(
         f"{param}_limit",
@@ -77,11 +86,9 @@ CHECKS = (
     # §1.3: argmax belongs to the maximum alone, and is asked for at the end.
     checks.descriptors(*INPUTS, "pts_idx_of_voxels", "pooled_features", doc="§3.7 (1)"),
     checks.ranks(*INPUTS, "pts_idx_of_voxels", "pooled_features", doc="§3.7 (2)"),
-    checks.dims(
-        *("rois.0", "rois.1", "pts.0", "pts.1", "pts_feature.0", "pts_feature.1"),
-        *(f"{name}.{number}" for name in ("pts_idx_of_voxels", "pooled_features") for number in range(5)),
-        doc="§3.7 (3)",
-    ),
+    checks.dims("rois.0", "rois.1", "pts.0", "pts.1", "pts_feature.0", "pts_feature.1", doc="§3.7 (3)"),
+    _shape("pts_idx_of_voxels", "max_pts_each_voxel", "§3.7 (3)"),
+    _shape("pooled_features", "channels", "§3.7 (3)"),
     checks.dtypes(
         "rois", "pts = rois", "pts_feature = rois", "pooled_features = rois", "pts_idx_of_voxels", doc="§3.7 (4)"
     ),
@@ -110,7 +117,7 @@ CHECKS = (
         roi.is_max,
         checks.descriptors("argmax", doc="§1.3"),
         checks.ranks("argmax", doc="§1.3"),
-        checks.dims(*(f"argmax.{number}" for number in range(5)), doc="§1.3"),
+        _shape("argmax", "channels", "§1.3"),
         checks.dtypes("argmax", doc="§1.3"),
         checks.pointers("argmax", doc="§1.3"),
     ),
@@ -144,7 +151,7 @@ def find_left_open(call: OpCall, baseline: Baseline) -> str | None:
 
 def reference(call: OpCall) -> Baseline:
     """Every element of all outputs; argmax with the mean may stay as it was."""
-    return Baseline(roi.outputs(call, roi.found(call)))
+    return Baseline(roi.outputs(call, roi.entries_of(call)))
 
 
 def bound(call: OpCall) -> Mapping[str, Bound]:
@@ -152,7 +159,7 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
     if roi.is_max(call):
         return {"pooled_features": Bound(0.0)}
     features = call.array("pts_feature")
-    kept = roi.found(call).first(int(call.param("max_pts_each_voxel")) - 1)
+    kept = roi.entries_of(call).first(int(call.param("max_pts_each_voxel")) - 1)
     magnitudes, counts = roi.mean_magnitudes(features, kept, roi.shape_of(call, "channels"))
     return {
         "pooled_features": Bound(magnitudes, counts, unit=lattice_unit(features) / np.maximum(counts, 1), afterwards=2)
@@ -162,7 +169,7 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
 def theory(call: OpCall) -> Theory:
     """17 operations for a point and a box, and one for each feature that is pooled; argmax with the maximum alone."""
     names = (*INPUTS, "pts_idx_of_voxels", "pooled_features", *(("argmax",) if roi.is_max(call) else ()))
-    kept = roi.found(call).first(int(call.param("max_pts_each_voxel")) - 1)
+    kept = roi.entries_of(call).first(int(call.param("max_pts_each_voxel")) - 1)
     ops = 17 * call.param("boxes_num") * call.param("pts_num") + len(kept.cells) * call.param("channels")
     return Theory(sum(call.tensor(name).desc.nbytes for name in names), ops)
 
