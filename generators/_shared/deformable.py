@@ -139,7 +139,11 @@ def find_unruled(call: OpCall, _: Baseline) -> str | None:
     strange = ~np.isfinite(values).all(axis=3)
     if np.isfinite(weights).all() and not strange.any():
         return None
-    beside = [replace(DOCUMENT, locate=lambda at, size, d=d: at * size - 0.5 + d) for d in (-_NEAR, 0.0, _NEAR)]
+
+    def moved(by: float) -> Reading:
+        return replace(DOCUMENT, locate=lambda at, size: at * size - 0.5 + by)
+
+    beside = [moved(by) for by in (-_NEAR, 0.0, _NEAR)]
     with np.errstate(all="ignore"):
         for batch in range(values.shape[0]):
             for head in range(values.shape[2]):
@@ -148,10 +152,8 @@ def find_unruled(call: OpCall, _: Baseline) -> str | None:
                 sampled = [one.cells < values.shape[1] for one in found]
                 if any((inside & np.isinf(own)).any() for inside in sampled):
                     return "a sample inside has an infinite weight"
-                is_border = sampled[0].reshape(-1, 4, own.shape[1]).any(1) != sampled[2].reshape(
-                    -1, 4, own.shape[1]
-                ).any(1)
-                if (np.isnan(own[::4]) & is_border).any():
+                first, _, last = (inside.reshape(-1, 4, own.shape[1]).any(axis=1) for inside in sampled)
+                if (np.isnan(own[::4]) & (first != last)).any():
                     return "a sample on the border has a NaN for its weight"
                 odd = np.append(strange[batch, :, head], False)
                 tiny = [(np.abs(one.weights) <= 2 * _NEAR * np.abs(own)) & (own != 0) for one in found]

@@ -319,7 +319,8 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
         area = (x2 - x1 + offset) * (y2 - y1 + offset)
         if is_union:
             area = area + (u2 - u1 + offset) * (v2 - v1 + offset) - met
-        return met / max(area, Fraction(offset))
+        quotient: Fraction | float = met / max(area, Fraction(offset))
+        return quotient
 
     return {"ious": ious}
 

@@ -157,7 +157,7 @@ def listed(
 
 def special(draw: Draw, params: Params, dtype: DType, *, kind: Kind) -> RecipeOutput:
     """Something that is not finite: at pixels that query 0 samples or none does, or in a weight."""
-    made = lattice(draw, params, dtype, queries=6, heads=1, maps=(4, 4, 1, 2), points=1, where="inside")
+    made = lattice(draw, params, dtype, batches=1, queries=6, heads=1, maps=(4, 4, 1, 2), points=1, where="inside")
     value, at, weight = (made.inputs[name] for name in ("data_value", "data_sampling_loc", "data_attn_weight"))
     # In the first map nobody looks at the last row; query 0 looks at the first four pixels, query 5 at none.
     at[..., 0, :, 1] = np.minimum(at[..., 0, :, 1], (1.75 + 0.5) / 4)
