@@ -153,9 +153,9 @@ def find_unruled(call: OpCall, _: Baseline) -> str | None:
                 if any((inside & np.isinf(own)).any() for inside in sampled):
                     return "a sample inside has an infinite weight"
                 first, _, last = (inside.reshape(-1, 4, own.shape[1]).any(axis=1) for inside in sampled)
-                if (np.isnan(own[::4]) & (first != last)).any():
+                if np.any(np.isnan(own[::4]) & (first != last)):
                     return "a sample on the border has a NaN for its weight"
-                odd = np.append(strange[batch, :, head], False)
+                odd: Array = np.append(strange[batch, :, head], False)
                 tiny = [(np.abs(one.weights) <= 2 * _NEAR * np.abs(own)) & (own != 0) for one in found]
                 if any((odd[one.cells] & small).any() for one, small in zip(found, tiny, strict=True)):
                     return "a pixel that is not finite has an interpolation weight of 0, or nearly"
