@@ -136,7 +136,7 @@ def find_unruled(call: OpCall, _: Baseline) -> str | None:
     if call.tensor("data_attn_weight").desc.is_empty:
         return None
     values, weights = call.arrays("data_value", "data_attn_weight")
-    strange = ~np.isfinite(values).all(axis=3)
+    strange = np.logical_not(np.isfinite(values).all(axis=3, keepdims=True))[..., 0]
     if np.isfinite(weights).all() and not strange.any():
         return None
 
