@@ -18,7 +18,7 @@ Where = Literal["anywhere", "inside"]
 Values = Literal["lattice", "full", "wide", "positive"]
 Kind = Literal[
     "pixel_nan", "pixel_inf", "pixel_negative_inf", "inf_minus_inf", "weight_nan", "idle_nan", "idle_inf",
-    "outside_nan", "outside_inf", "outside_negative_inf",
+    "outside_nan", "outside_inf", "outside_negative_inf", "zero_times_inf",
 ]  # fmt: skip
 
 _MAPS: Final = (4, 8, 2, 2)
@@ -169,6 +169,10 @@ def special(draw: Draw, params: Params, dtype: DType, *, kind: Kind) -> RecipeOu
         value[0, 0, 0, 0] = odd
         if what == "inf":
             value[0, 1, 0, 0] = -np.inf
+    elif what == "zero":
+        # The centre of pixel (1, 1): the one at its right has an interpolation weight of 0.
+        at[:, 0, 0, 0, 0] = (1 + 0.5) / 4
+        value[0, 6, 0, 0] = np.inf
     elif what == "idle":
         value[:, 12:16] = odd
     else:
