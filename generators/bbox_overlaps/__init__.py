@@ -188,7 +188,7 @@ def find_undefined(call: OpCall, _: Baseline) -> str | None:
         areas = [np.prod(boxes[:, 2:] - boxes[:, :2] + offset, axis=1).max() for boxes in (first, second)]
         if sum(areas) <= most:
             return None
-        for _, one, other in pairs(call):
+        for _rows, one, other in pairs(call):
             ratio = DOCUMENT.ratio(one, other, offset, mode)
             total = ratio.own + ratio.other if mode == 0 else ratio.own
             # Kernels and mmcv compute halves in half.
@@ -319,7 +319,10 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
         area = (x2 - x1 + offset) * (y2 - y1 + offset)
         if is_union:
             area = area + (u2 - u1 + offset) * (v2 - v1 + offset) - met
-        quotient: Fraction | float = met / max(area, Fraction(offset))
+        divisor = max(area, Fraction(offset))
+        if divisor == 0:
+            return float("inf") if met > 0 else float("nan")
+        quotient: Fraction | float = met / divisor
         return quotient
 
     return {"ious": ious}
