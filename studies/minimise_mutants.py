@@ -30,6 +30,7 @@ LARGE = 1000
 # Operator → wrong implementations with the case to begin with.
 CHOSEN = {
     "ball_query": {"inclusive_max": "random_8_float", "max_ignored": "points_1025"},
+    "bbox_overlaps": {"the_second_area_divides": "rows_257_float", "negative_sides_are_not_clamped": "rows_129_float"},
     "dynamic_point_to_voxel_forward": {"invalid_kept": "points_255", "column_0_decides": "points_255"},
     "dynamic_scatter_backward": {
         "last_index_wins": "ties_in_one_deep_voxel",
@@ -59,6 +60,7 @@ CHOSEN = {
         "swapped_masks": "many_masks_1025_float",
         "linear_bounds": "many_masks_1025_float",
     },
+    "ms_deform_attn_forward": {"corners_are_aligned": "map_200_full", "the_last_level_is_left_out": "levels_8"},
     "psamask_backward": {"mirrored": "psanet_twin_type_1", "masks_nchw": "random_1"},
     "psamask_forward": {"mirrored": "psanet_twin_type_1", "masks_nchw": "random_1"},
     "three_interpolate_backward": {

@@ -136,10 +136,14 @@ def find_unruled(call: OpCall, _: Baseline) -> str | None:
     if call.tensor("data_attn_weight").desc.is_empty:
         return None
     values, weights = call.arrays("data_value", "data_attn_weight")
-    strange = ~np.isfinite(values).all(axis=3)
+    strange = np.logical_not(np.isfinite(values).all(axis=3, keepdims=True))[..., 0]
     if np.isfinite(weights).all() and not strange.any():
         return None
-    beside = [replace(DOCUMENT, locate=lambda at, size, d=d: at * size - 0.5 + d) for d in (-_NEAR, 0.0, _NEAR)]
+
+    def moved(by: float) -> Reading:
+        return replace(DOCUMENT, locate=lambda at, size: at * size - 0.5 + by)
+
+    beside = [moved(by) for by in (-_NEAR, 0.0, _NEAR)]
     with np.errstate(all="ignore"):
         for batch in range(values.shape[0]):
             for head in range(values.shape[2]):
@@ -148,12 +152,10 @@ def find_unruled(call: OpCall, _: Baseline) -> str | None:
                 sampled = [one.cells < values.shape[1] for one in found]
                 if any((inside & np.isinf(own)).any() for inside in sampled):
                     return "a sample inside has an infinite weight"
-                is_border = sampled[0].reshape(-1, 4, own.shape[1]).any(1) != sampled[2].reshape(
-                    -1, 4, own.shape[1]
-                ).any(1)
-                if (np.isnan(own[::4]) & is_border).any():
+                first, _, last = (inside.reshape(-1, 4, own.shape[1]).any(axis=1) for inside in sampled)
+                if np.any(np.isnan(own[::4]) & (first != last)):
                     return "a sample on the border has a NaN for its weight"
-                odd = np.append(strange[batch, :, head], False)
+                odd: Array = np.append(strange[batch, :, head], False)
                 tiny = [(np.abs(one.weights) <= 2 * _NEAR * np.abs(own)) & (own != 0) for one in found]
                 if any((odd[one.cells] & small).any() for one, small in zip(found, tiny, strict=True)):
                     return "a pixel that is not finite has an interpolation weight of 0, or nearly"

@@ -60,7 +60,8 @@ def _only(axis_number: int, index: int, *, kept: bool) -> Callable[[Array], Arra
 
 def _renormalised(weights: Array) -> Array:
     total = weights.sum(axis=(3, 4), keepdims=True)
-    return np.divide(weights, total, out=weights.copy(), where=total != 0)
+    whole: Array = np.divide(weights, total, out=weights.copy(), where=total != 0)
+    return whole
 
 
 def _same_row(array: Array) -> Array:

@@ -176,7 +176,7 @@ def reference(call: OpCall) -> Baseline:
     return Baseline(overlaps(call))
 
 
-def precondition(call: OpCall) -> str | None:
+def find_undefined(call: OpCall, _: Baseline) -> str | None:
     """Boxes have an area (§1.4), no NaN (header), and the areas of those that meet are numbers of their type."""
     first, second = (call.array(name).astype(np.float64) for name in BOXES)
     with np.errstate(all="ignore"):
@@ -188,7 +188,7 @@ def precondition(call: OpCall) -> str | None:
         areas = [np.prod(boxes[:, 2:] - boxes[:, :2] + offset, axis=1).max() for boxes in (first, second)]
         if sum(areas) <= most:
             return None
-        for _, one, other in pairs(call):
+        for _rows, one, other in pairs(call):
             ratio = DOCUMENT.ratio(one, other, offset, mode)
             total = ratio.own + ratio.other if mode == 0 else ratio.own
             # Kernels and mmcv compute halves in half.
@@ -205,26 +205,26 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
     magnitude = np.empty(call.tensor("ious").dims)
     offset, mode = call.param("offset"), call.param("mode")
 
-    def area(low: Array, high: Array) -> tuple[Array, Array]:
-        """Of sides of which the offset makes less, or nothing; and how far off it may be, in units of rounding."""
+    def area(low: Array, high: Array, least: float = -np.inf) -> tuple[Array, Array]:
+        """Of sides of at least so much; and how far off it may be, in units of rounding."""
         apart = high - low
-        side = np.maximum(apart + offset, 0)
-        err = np.abs(apart) + side
-        size = side.prod(axis=-1)
-        return size, np.where(size > 0, err[..., 0] * side[..., 1] + err[..., 1] * side[..., 0] + size, 0)
+        side = np.maximum(apart + offset, least)
+        err, size = np.abs(apart) + np.abs(side), side.prod(axis=-1)
+        off = err[..., 0] * np.abs(side[..., 1]) + err[..., 1] * np.abs(side[..., 0]) + np.abs(size)
+        return size, np.where(size == 0, 0, off)
 
     with np.errstate(all="ignore"):
         for rows, one, other in pairs(call):
-            met, met_off = area(np.maximum(one[..., :2], other[..., :2]), np.minimum(one[..., 2:], other[..., 2:]))
-            own, own_off = area(one[..., :2], one[..., 2:])
+            met, met_off = area(np.maximum(one[..., :2], other[..., :2]), np.minimum(one[..., 2:], other[..., 2:]), 0)
+            divisor, divisor_off = area(one[..., :2], one[..., 2:])
             if mode == 0:
                 second, second_off = area(other[..., :2], other[..., 2:])
-                divisor, divisor_off = own + second - met, own_off + second_off + met_off + own + second
-            else:
-                divisor, divisor_off = own, own_off
+                divisor_off = divisor_off + second_off + met_off + np.abs(divisor) + np.abs(second)
+                divisor = divisor + second - met
+            divisor = np.maximum(divisor, offset)
             ratio = met / divisor
             off = (met_off + ratio * divisor_off) / divisor + 4 * ratio
-            magnitude[rows] = np.where(np.isfinite(off), off, 0)
+            magnitude[rows] = np.nan_to_num(off, posinf=0.0)
     # Twice, for what roundings of rounded numbers add.
     return {"ious": Bound(magnitude, 2)}
 
@@ -319,7 +319,11 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
         area = (x2 - x1 + offset) * (y2 - y1 + offset)
         if is_union:
             area = area + (u2 - u1 + offset) * (v2 - v1 + offset) - met
-        return met / max(area, Fraction(offset))
+        divisor = max(area, Fraction(offset))
+        if divisor == 0:
+            return float("inf") if met > 0 else float("nan")
+        quotient: Fraction | float = met / divisor
+        return quotient
 
     return {"ious": ious}
 
@@ -450,8 +454,7 @@ OPERATOR = Operator(
     checks=CHECKS,
     reference=reference,
     bound=bound,
-    precondition=precondition,
-    left_open={"subnormal": find_subnormal},
+    left_open={"undefined": find_undefined, "subnormal": find_subnormal},
     theory=theory,
     kernel=kernel,
     suspects=SUSPECTS,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from math import floor
 from typing import Any, Final
 
@@ -36,8 +37,17 @@ from .._shared.wrong_deformable import SUSPECTS
 def _divides(call: OpCall) -> bool:
     # mmcv takes im2col_step samples of a batch at a time; nothing else depends on it.
     batches = call.tensor("data_value").dims[0]
-    step = min(batches, call.param("im2col_step"))
+    step = int(min(batches, call.param("im2col_step")))
     return step > 0 and batches % step == 0
+
+
+def _agrees(name: str, call: OpCall) -> bool:
+    """The tensor's axes are as long as its shape says, but for the one of length 2."""
+    batches, _, heads, channels = call.tensor("data_value").dims
+    _, queries, _, _, points, _ = call.tensor("data_sampling_loc").dims
+    levels = call.tensor("data_spatial_shapes").dims[0]
+    wanted = (batches, queries, heads, *((channels,) if name == "data_col" else (levels, points)))
+    return call.tensor(name).dims[: len(wanted)] == wanted
 
 
 # What is checked, in normative order; neither the device nor a layout is.
@@ -46,7 +56,11 @@ CHECKS = (
     checks.handle("§3.8 (1)"),
     checks.descriptors(doc="§3.8 (1)"),
     checks.ranks(doc="§3.8 (3)"),
-    checks.dims(doc="§3.8 (3)"),
+    checks.dims("data_spatial_shapes.1", "data_sampling_loc.5", "data_level_start_index.0", doc="§3.8 (3)"),
+    *(
+        checks.require(f"{name}_dims", partial(_agrees, name), f"{name} must agree with the others", "§3.8 (3)")
+        for name in (*INPUTS[3:], "data_col")
+    ),
     checks.strided(doc="§1.4"),
     checks.dtypes(*INPUTS[:3], *(f"{name} = data_value" for name in ("data_col", *INPUTS[3:])), doc="§1.4"),
     checks.large("data_value", "data_sampling_loc", "data_col", doc="released"),

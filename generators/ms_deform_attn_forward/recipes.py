@@ -18,7 +18,7 @@ Where = Literal["anywhere", "inside"]
 Values = Literal["lattice", "full", "wide", "positive"]
 Kind = Literal[
     "pixel_nan", "pixel_inf", "pixel_negative_inf", "inf_minus_inf", "weight_nan", "idle_nan", "idle_inf",
-    "outside_nan", "outside_inf", "outside_negative_inf",
+    "outside_nan", "outside_inf", "outside_negative_inf", "zero_times_inf",
 ]  # fmt: skip
 
 _MAPS: Final = (4, 8, 2, 2)
@@ -157,7 +157,7 @@ def listed(
 
 def special(draw: Draw, params: Params, dtype: DType, *, kind: Kind) -> RecipeOutput:
     """Something that is not finite: at pixels that query 0 samples or none does, or in a weight."""
-    made = lattice(draw, params, dtype, queries=6, heads=1, maps=(4, 4, 1, 2), points=1, where="inside")
+    made = lattice(draw, params, dtype, batches=1, queries=6, heads=1, maps=(4, 4, 1, 2), points=1, where="inside")
     value, at, weight = (made.inputs[name] for name in ("data_value", "data_sampling_loc", "data_attn_weight"))
     # In the first map nobody looks at the last row; query 0 looks at the first four pixels, query 5 at none.
     at[..., 0, :, 1] = np.minimum(at[..., 0, :, 1], (1.75 + 0.5) / 4)
@@ -169,6 +169,10 @@ def special(draw: Draw, params: Params, dtype: DType, *, kind: Kind) -> RecipeOu
         value[0, 0, 0, 0] = odd
         if what == "inf":
             value[0, 1, 0, 0] = -np.inf
+    elif what == "zero":
+        # The centre of pixel (1, 1): the one at its right has an interpolation weight of 0.
+        at[:, 0, 0, 0, 0] = (1 + 0.5) / 4
+        value[0, 6, 0, 0] = np.inf
     elif what == "idle":
         value[:, 12:16] = odd
     else:

@@ -15,7 +15,7 @@ def call_for(made):
     return poisoned_call(OPERATOR, made.params, made.inputs, made.outputs)
 
 
-def drawn(recipe, seed=1, **args):
+def call_by(recipe, seed=1, **args):
     return call_for(OPERATOR.recipes[recipe](Draw(seed), {}, DType.FLOAT, **args))
 
 
@@ -51,7 +51,7 @@ def by_grid_sample(call):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("recipe", ["lattice", "anywhere"])
 def test_everyone_is_grid_sample(recipe, seed) -> None:
-    call = drawn(recipe, seed)
+    call = call_by(recipe, seed)
     expected = by_grid_sample(call)
     for compute in EVERYONE:
         found = compute(OPERATOR, call)["data_col"]
@@ -59,7 +59,7 @@ def test_everyone_is_grid_sample(recipe, seed) -> None:
 
 
 def test_a_map_of_ones_gives_the_sum_of_the_weights() -> None:
-    call = drawn("lattice", where="inside", maps=(4, 8, 2, 2))
+    call = call_by("lattice", where="inside", maps=(4, 8, 2, 2))
     call.array("data_value")[...] = 1
     for compute in BOTH:
         expected = call.array("data_attn_weight").sum(axis=(3, 4), dtype=np.float64)[..., None]
@@ -98,13 +98,13 @@ def test_what_depends_on_roundings_is_not_ruled() -> None:
 @pytest.mark.parametrize(("args", "step"), [({"points": 0}, 0), ({"maps": ()}, 64), ({"maps": (), "points": 0}, -1)])
 def test_without_samples_zeros_are_written(args, step) -> None:
     for compute in EVERYONE:
-        call = drawn("lattice", **args)
+        call = call_by("lattice", **args)
         call.params["im2col_step"] = step
         assert not compute(OPERATOR, call)["data_col"].any()
 
 
 @pytest.mark.parametrize(("step", "status"), [(4, 3), (64, 0), (3, 0), (0, 3), (7, 0)])
 def test_the_step_or_all_batches_divide_them(step, status) -> None:
-    call = drawn("lattice", batches=6)
+    call = call_by("lattice", batches=6)
     call.params["im2col_step"] = step
     assert OPERATOR.answer(call).status is OPERATOR.kernel(call) is Status(status)

@@ -42,7 +42,8 @@ def overlaps(call: OpCall, storage: type[Any]) -> Iterator[tuple[str, Array]]:
 
 def sampled(call: OpCall, col: Array) -> Sums:
     """ms_deform_attn_forward: four pixels of every sample inside, each with one weight that is rounded to float."""
-    values, shapes, starts, locations, weights = (one.array for one in call.inputs.values() if one is not None)
+    names = ("value", "spatial_shapes", "level_start_index", "sampling_loc", "attn_weight")
+    values, shapes, starts, locations, weights = (call.array(f"data_{name}") for name in names)
     rows, pixels, factors = [], [], []
     for level, (height, width) in enumerate(shapes):
         x, y = (
