@@ -62,6 +62,24 @@ def to_bfloat16(values):
     return np.where(np.isfinite(values), rounded, values)
 
 
+def half_more(output):
+    """All of it is one and a half times too large."""
+    return replace(output, lambda values: values * values.dtype.type(1.5))
+
+
+def counted_from_one(call, outputs, before):
+    """Positions, and −1 where there is none."""
+    outputs["points_indices"][outputs["points_indices"] >= 0] += 1
+
+
+def last_columns_zero(call, outputs, before):
+    """Of the rows that samples are routed to."""
+    experts, places = call.array("indices").astype(np.int64), call.array("locations")
+    capacity = call.param("capacity")
+    routed = (experts >= 0) & (experts < call.param("num_experts")) & (places >= 0) & (places < capacity)
+    outputs["dispatch"][(experts * capacity + places)[routed], -1] = 0
+
+
 def last_of_each(numbers):
     """Where each number stands for the last time."""
     return len(numbers) - 1 - np.unique(numbers[::-1], return_index=True)[1]
@@ -250,5 +268,35 @@ BUGS = [
     Bug(
         "indice_convolution_forward", "all of features_out is as if the last pair of every row wins",
         last_pair_wins("features", "features_out", backward=False),
+    ),
+    Bug("abs", "all of y is zero", zero("y", ...)),
+    Bug("active_rotated_filter_forward", "all of output is zero", zero("output", ...)),
+    Bug("bbox_overlaps", "all of ious is as if the distance 1 − IoU is written", replace("ious", lambda iou: 1 - iou)),
+    Bug("div", "all of z is scaled by 1.5", half_more("z")),
+    Bug("focal_loss_sigmoid_backward", "grad_input[:, -1] is zero", zero("grad_input", np.s_[:, -1])),
+    Bug("focal_loss_sigmoid_forward", "all of output is of the wrong sign", replace("output", np.negative)),
+    # Without slots every gradient is 0.
+    Bug(
+        "moe_dispatch_backward_data", "all of grad_input is scaled by 1.5",
+        half_more("grad_input"), "when dispatch.shape[0] ≥ {}", (1, 1),
+    ),
+    Bug("moe_dispatch_backward_gate", "all of grad_gates is scaled by 1.5", half_more("grad_gates")),
+    Bug("moe_dispatch_forward", "the ends of lines of dispatch along axis 1 are zero", last_columns_zero),
+    Bug("ms_deform_attn_forward", "all of data_col is scaled by 1.5", half_more("data_col")),
+    Bug("points_in_boxes", "elements of points_indices are 1 too large", counted_from_one),
+    Bug("psamask_backward", "all of dx is scaled by 1.5", half_more("dx")),
+    Bug("psamask_forward", "all of y is zero", zero("y", ...)),
+    Bug("roiaware_pool3d_backward", "grad_in[0] is zero", zero("grad_in", 0)),
+    Bug(
+        "roiaware_pool3d_forward", "pooled_features[:, :, :, :, -1] is never written",
+        leave_unwritten("pooled_features", np.s_[..., -1]),
+    ),
+    Bug("roipoint_pool3d", "all of pooled_empty_flag is zero", zero("pooled_empty_flag", ...)),
+    Bug("sqrt", "all of y is zero", zero("y", ...)),
+    Bug("tin_shift_backward", "all of grad_input is of the wrong sign", replace("grad_input", np.negative)),
+    Bug("tin_shift_forward", "output[:, :, :, -1] is never written", leave_unwritten("output", np.s_[..., -1])),
+    Bug(
+        "voxelization", "all of num_points_per_voxel is 1 too large",
+        replace("num_points_per_voxel", lambda counts: counts + 1),
     ),
 ]  # fmt: skip
