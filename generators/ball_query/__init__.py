@@ -132,7 +132,7 @@ def _doubts(squared: Array, dtype: DType, bounds: list[float]) -> dict[str, Arra
                 near |= np.abs(squared - bound) <= error * np.maximum(squared, bound) + 2 * least
         return {
             # An infinite distance comes from an infinite coordinate, and is outside whatever rounds.
-            "rounding decides on which side of the sphere a point is": near & np.isfinite(squared),
+            "rounding decides on which side of the sphere a point is (§3.1 step 6)": near & np.isfinite(squared),
             "two points are so near that their distance may become 0": (squared > 0) & (squared < 3 * least),
             "a squared distance below the bound may become infinite": (squared > safe) & (squared < bounds[1]),
         }

@@ -129,7 +129,7 @@ def precondition(call: OpCall) -> str | None:
     if voxels.rows_needed <= rows:
         return None
     invalid = "" if voxels.rows_needed == voxels.count else " and the class of invalid points"
-    return f"{voxels.count} voxels{invalid} need {voxels.rows_needed} rows, there are {rows}"
+    return f"{voxels.count} voxels{invalid} need {voxels.rows_needed} rows (§1.2), there are {rows}"
 
 
 def find_nan_under_max(call: OpCall, _baseline: Baseline) -> str | None:

@@ -119,7 +119,8 @@ def reason(point, high, dtype=DType.FLOAT, low=0.0, centre=(0, 0, 0)):
 
 def test_rounding_never_decides():
     on_sphere = (0.1, 0.2, 0.2)
-    assert reason(on_sphere, 0.3).startswith("rounding decides on which side of the sphere a point is: centre [0, 0]")
+    words = "rounding decides on which side of the sphere a point is (§3.1 step 6): centre [0, 0]"
+    assert reason(on_sphere, 0.3).startswith(words)
     assert reason(on_sphere, 0.31) is None
     assert reason(on_sphere, 5, low=0.3).startswith("rounding decides")
     assert reason((3, 4, 0), 5) is None

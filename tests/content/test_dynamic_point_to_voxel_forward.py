@@ -161,13 +161,13 @@ def test_the_gradients_of_the_maxima_all_arrive() -> None:
 @pytest.mark.parametrize(
     ("coors", "rows", "words"),
     [
-        ([[0, 0, 0], [1, 0, 0], [2, 0, 0]], 2, "3 voxels need 3 rows, there are 2"),
+        ([[0, 0, 0], [1, 0, 0], [2, 0, 0]], 2, "3 voxels need 3 rows (§1.2), there are 2"),
         (
             [[0, 0, 0], [1, 0, 0], [-1, 0, 0]],
             2,
-            "2 voxels and the class of invalid points need 3 rows, there are 2",
+            "2 voxels and the class of invalid points need 3 rows (§1.2), there are 2",
         ),
-        ([[-1, 0, 0]], 0, "0 voxels and the class of invalid points need 1 rows, there are 0"),
+        ([[-1, 0, 0]], 0, "0 voxels and the class of invalid points need 1 rows (§1.2), there are 0"),
         ([[0, 0, 0], [1, 0, 0], [-1, 0, 0]], 3, None),
         ([[0, 0, 0], [0, 0, 0]], 1, None),
     ],

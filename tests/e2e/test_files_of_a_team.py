@@ -116,7 +116,7 @@ def test_the_folder_goes_green_and_each_file_says_what_became_of_it(run, team, b
         "foreign": ("skipped", "unknown_operator"),
     }
     assert "rounding decides on which side of the sphere a point is" in told["on_the_sphere"]["reason"]
-    assert told["too_few_rows"]["reason"].endswith("need 5 rows, there are 4")
+    assert told["too_few_rows"]["reason"].endswith("need 5 rows (§1.2), there are 4")
     (note,) = [note for note in told["lone_points"]["notes"] if "constant" in note]
     assert note.startswith("the baseline of voxel_points_count is constant")
     assert (

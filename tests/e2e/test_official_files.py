@@ -29,7 +29,7 @@ def test_one_broken_file_costs_one_case(run):
     assert "value_h holds 2 elements, the shape 4" in broken["broken_values"]
     undefined = result.results[(OFFICIAL / "undefined_more_voxels_than_rows.prototxt").as_posix()]
     assert undefined["reason"].startswith("dynamic_point_to_voxel_forward does not define this call: ")
-    assert undefined["reason"].endswith("need 6 rows, there are 4")
+    assert undefined["reason"].endswith("need 6 rows (§1.2), there are 4")
     # What costs a case of a known operator comes before what nobody knows here.
     assert [line for line in result.lines if line.startswith("skipped ")] == [
         f"skipped 1: {undefined['reason']}",
