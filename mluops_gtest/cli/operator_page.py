@@ -5,6 +5,7 @@ import io
 import tokenize
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Final
 
 from mluops_gtest.catalog.selection import Catalogue
 from mluops_gtest.core.case import CaseDraft
@@ -99,6 +100,10 @@ def _checks(operator: Operator, cases: Sequence[CaseDraft]) -> Iterator[str]:
         yield from (f"{code(function)} checks, in order: {', '.join(map(code, declared.names))}.", "")
 
 
+# What a comment names that says how the page reads its document, or what the document leaves open.
+_SOURCES: Final = ("§", "header", "released")
+
+
 def _rulings(operator: Operator, source: str, file: str) -> Iterator[str]:
     """What the page of the operator says of sections in its comments, what no call reaches, what stays open."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
@@ -107,7 +112,7 @@ def _rulings(operator: Operator, source: str, file: str) -> Iterator[str]:
     for _, block in groupby(enumerate(comments), key=lambda one: one[1][0] - one[0]):
         lines = [comment for _, comment in block]
         words = " ".join(line for _, line in lines)
-        if "§" in words and len(words.split()) > 2:
+        if any(source in words for source in _SOURCES) and len(words.split()) > 2:
             yield f"- {text(words)} ({file}:{lines[0][0]})"
     for name, reason in operator.subsumed.items():
         yield f"- {code(name)} never answers first: {text(reason)}."

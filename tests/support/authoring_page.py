@@ -79,7 +79,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
         authoring,
         tuple("OpCall TensorArg TensorDesc Handle Params Array DType Layout Status".split()),  # noqa: SIM905
     ),
-    "Calls from arrays": (authoring, ("call_of", "argument", "dtype_of")),
+    "Calls from arrays": (authoring, ("call_of", "argument", "dtype_of", "narrowed", "widened")),
     "Criteria": (authoring, ("exact", "diff1_and_diff2", "Criterion", "CriteriaByParam", "CriterionKind")),
     "Random numbers": (authoring, ("Draw", "Stream")),
     "Definitions: `mluops_gtest.authoring.sum_of_terms`": (sum_of_terms, tuple(sum_of_terms.__all__)),
