@@ -30,13 +30,10 @@ def made(params: Params, points: Array, size: Array, limits: Array) -> RecipeOut
     if undecided(points[:, :3], size, limits).any():
         raise ValueError("rounding decides about a cell")
     met = in_order(*in_cells(points, size, limits))
-    needed = {
-        "max_points": int(met.places.max(initial=-1)) + 2,
-        "max_voxels": int(met.voxels.max(initial=-1)) + 2,
-    }
-    p: dict[str, Any] = {**needed, "ndim": 3, "deterministic": True, **params}
-    dims = (p["max_voxels"], p["max_points"], points.shape[1])
-    outputs = {"voxels": dims, "coors": (dims[0], 3), "num_points_per_voxel": (dims[0],), "voxel_num": (1,)}
+    most_points, most_voxels = (int(of.max(initial=-1)) + 2 for of in (met.places, met.voxels))
+    p = {"max_points": most_points, "max_voxels": most_voxels, "ndim": 3, "deterministic": True, **params}
+    dims: tuple[Any, ...] = (p["max_voxels"], p["max_points"], points.shape[1])
+    outputs = {"voxels": dims, "coors": (dims[0], 3), "num_points_per_voxel": dims[:1], "voxel_num": (1,)}
     return RecipeOutput({"points": points, "voxel_size": size, "coors_range": limits}, p, outputs=outputs)
 
 
@@ -49,9 +46,8 @@ def _cells(draw: Draw, grid: Triple, occupied: int) -> Array:
         cells = np.stack(np.unravel_index(stream.sample(total, occupied), grid), axis=1)
     else:
         # Too many to shuffle.
-        rows = np.stack(
-            [draw.stream(f"cells {a}").integers(0, n, 2 * occupied + 8) for a, n in enumerate(grid)], axis=1
-        )
+        axes = [draw.stream(f"cells {a}").integers(0, n, 2 * occupied + 8) for a, n in enumerate(grid)]
+        rows = np.stack(axes, axis=1)
         cells = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])][:occupied]
     for place, corner in enumerate((np.array(grid) - 1, np.zeros(3, np.int64))):
         same = (cells == corner).all(axis=1)
