@@ -188,6 +188,7 @@ def torch_routing(call: OpCall, inputs: Mapping[str, Any]) -> tuple[Any, Any]:
 # distinct: no slot twice, both ends of dispatch among them; any: slots anywhere; crowded: a few slots for all samples;
 # sides: every third sample leaves the ranges by one of the four sides, in turn; none: all do.
 Where = Literal["natural", "distinct", "any", "crowded", "sides", "none"]
+Ints = tuple[int, ...]
 # drawn: as the rows; unit: in (0, 1); special: 0, −1, 1 and 2^100 beside drawn ones.
 Gates = Literal["drawn", "unit", "special"]
 # What the first and the second operand hold at one routed sample; None: what they are.
@@ -288,14 +289,7 @@ class MoeOperands:
         return self.made(draw, p, dtype, *draw_routing(draw, p, where), self.values(draw, p, values, gates))
 
     def listed(
-        self,
-        draw: Draw,
-        params: Params,
-        dtype: DType,
-        *,
-        indices: tuple[int, ...],
-        locations: tuple[int, ...],
-        values: Values = "full",
+        self, draw: Draw, params: Params, dtype: DType, *, indices: Ints, locations: Ints, values: Values = "full"
     ) -> RecipeOutput:
         """The routing that the declaration lists."""
         p = complete({**params, "samples": len(indices)})
@@ -347,7 +341,7 @@ def complete(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: params.get(name, default) for name, default in _DEFAULTS.items()}
 
 
-def moe_space(*special: str, fits: bool = False, gates: bool = True, **others: Any) -> Space:
+def moe_space(*, fits: bool = False, gates: tuple[str, ...] = get_args(Gates), **others: Any) -> Space:
     """What the recipes draw; a device may take subnormal floats for 0."""
     kinds = tuple(kind for kind in get_args(Values) if kind not in SUBNORMAL)
 
@@ -356,13 +350,11 @@ def moe_space(*special: str, fits: bool = False, gates: bool = True, **others: A
         slots, what = at["capacity"] * at["num_experts"], at["what"]
         if at["samples"] > slots and (fits or at["where"] == "distinct"):
             return None
-        if what in special:
+        if what in SPECIAL:
             return Drawn("special", params, {"kind": what})
         if what in others:
             return Drawn(what, params, others[what])
-        return Drawn(
-            "routed", params, {"values": what, "where": at["where"], **({"gates": at["gates"]} if gates else {})}
-        )
+        return Drawn("routed", params, {"values": what, "where": at["where"], "gates": at["gates"]})
 
     return Space(
         axes={
@@ -371,8 +363,8 @@ def moe_space(*special: str, fits: bool = False, gates: bool = True, **others: A
             "hidden": Sizes(1, 257),
             "num_experts": Sizes(1, 9),
             "where": Choice(get_args(Where)),
-            "gates": Choice(get_args(Gates) if gates else ("drawn",)),
-            "what": Choice((*kinds, *special, *others)),
+            "gates": Choice(gates),
+            "what": Choice((*kinds, *SPECIAL, *others)),
         },
         draw=draw,
         elements=lambda at: at["hidden"] * (2 * at["samples"] + at["capacity"] * at["num_experts"]) + 3 * at["samples"],
@@ -387,15 +379,10 @@ def _fewer(name: str, axis_: int, positions: str) -> Reduction:
         p = {one: int(call.param(one)) for one in FIELDS}
         shape = p["num_experts"], p["capacity"], p["hidden"]
         p[name] -= stop - start
-        contents = {
-            one: arg.array for one, arg in call.inputs.items() if one.startswith("dispatch") and arg is not None
-        }
-        inputs = {
-            one: np.delete(array.reshape(shape), slice(start, stop), axis_).reshape(-1, shape[2])
-            for one, array in contents.items()
-            if array is not None
-        }
-        inputs[positions] = renumbered(call.array(positions), start, stop)
+        inputs = {positions: renumbered(call.array(positions), start, stop)}
+        for one in (name for name in call.inputs if name.startswith("dispatch")):
+            rows = np.delete(call.array(one).reshape(shape), slice(start, stop), axis_)
+            inputs[one] = rows.reshape(-1, shape[2])
         outputs = {"dispatch": (p["num_experts"] * p["capacity"], p["hidden"])} if "dispatch" in call.outputs else {}
         return changed(call, inputs, p, outputs)
 

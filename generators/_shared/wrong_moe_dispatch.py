@@ -188,10 +188,9 @@ def moe_mutants(operator: Operator, answer: Answer, operands: tuple[str, str], r
     yield computed(operator, "added", f"adds to what {output} holds", added)
     if "gates" in operands:
 
-        def zero_gates(call: OpCall) -> Any:
-            if operator.answer(call).check is not None:
-                return slice(0)
-            return written(call)[call.array("gates")[routed(call).samples] == 0]
+        def zero_gates(call: OpCall) -> Array:
+            samples = routed(call).samples
+            return written(call)[call.array("gates")[samples] == 0] if len(samples) else samples
 
         yield mistakes.left("zero_gates_left", "leaves rows whose gate is 0", right, output, zero_gates)
     if output != "dispatch":

@@ -111,13 +111,10 @@ def kernel(call: OpCall) -> Status:
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write grad_input."""
-    grad = outputs["grad_input"].zero_()
-    if call.tensor("dispatch").desc.is_empty:
-        return
     samples, slots = moe.torch_routing(call, inputs)
-    rows = inputs["dispatch"][slots]
     # Only what is routed is multiplied: 0 · NaN is NaN.
-    grad.index_copy_(0, samples, rows * inputs["gates"][samples, None])
+    rows = inputs["dispatch"][slots] * inputs["gates"][samples, None]
+    outputs["grad_input"].zero_().index_copy_(0, samples, rows)
 
 
 OPERATOR = moe.moe_operator(

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from .._shared.moe_dispatch import SPECIAL, MoeOperands, moe_space
+from .._shared.moe_dispatch import MoeOperands, moe_space
 
 OPERANDS: Final = MoeOperands("gates", "dispatch", "grad_input")
 RECIPES: Final = OPERANDS.recipes
-SPACE: Final = moe_space(*SPECIAL)
+SPACE: Final = moe_space()

@@ -161,20 +161,18 @@ def kernel(call: OpCall) -> Status:
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write grad_gates."""
-    grad = outputs["grad_gates"].zero_()
-    if call.tensor("dispatch").desc.is_empty:
-        return
     samples, slots = moe.torch_routing(call, inputs)
     # Only what is routed is multiplied: 0 · NaN is NaN.
-    grad.index_copy_(0, samples, (inputs["dispatch"][slots] * inputs["input"][samples]).sum(dim=1))
+    outputs["grad_gates"].zero_().index_copy_(
+        0, samples, (inputs["dispatch"][slots] * inputs["input"][samples]).sum(dim=1)
+    )
 
 
 OPERATOR = moe.moe_operator(
     "moe_dispatch_backward_gate",
     (1304, 135246),
     INPUTS,
-    # §1.5.1.
-    OutputSpec("grad_gates", moe.SHAPES["grad_gates"], {DType.FLOAT: diff1_and_diff2(3e-3)}, None),
+    OutputSpec("grad_gates", moe.SHAPES["grad_gates"], {DType.FLOAT: diff1_and_diff2(3e-3)}, None),  # §1.5.1
     dots,
     summary="Sums for every sample the products of its row and the slot that it went to; 0 if there is none.",
     checks=CHECKS,

@@ -9,7 +9,7 @@ from mluops_gtest.authoring import Array, Draw, DType, Params, Recipe, RecipeOut
 from mluops_gtest.authoring.exact_numbers import products
 from mluops_gtest.authoring.sums import assert_conditioned, exact_sums
 
-from .._shared.moe_dispatch import SPECIAL, MoeOperands, Where, complete, draw_routing, moe_space, routed_by
+from .._shared.moe_dispatch import MoeOperands, Where, complete, draw_routing, moe_space, routed_by
 
 # What is looked at for conditioning: small cases wholly, network cases by their first samples.
 _CONDITION_PRODUCTS: Final = 1 << 20
@@ -70,4 +70,4 @@ def columns(
 
 
 RECIPES: Final[dict[str, Recipe]] = {**OPERANDS.recipes, "cancel": cancel, "columns": columns}
-SPACE: Final = moe_space(*SPECIAL, gates=False, cancel={}, columns={"at": (-1,), "others": 2.0**-12})
+SPACE: Final = moe_space(gates=("drawn",), cancel={}, columns={"at": (-1,), "others": 2.0**-12})

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from .._shared.moe_dispatch import SPECIAL, MoeOperands, moe_space
+from .._shared.moe_dispatch import MoeOperands, moe_space
 
 OPERANDS: Final = MoeOperands("gates", "input", "dispatch")
 RECIPES: Final = OPERANDS.recipes
-SPACE: Final = moe_space(*SPECIAL, fits=True)
+SPACE: Final = moe_space(fits=True)

@@ -60,7 +60,6 @@ CHECKS = (
 
 # Which cell a point is in. float64 is enough: rounding decides nothing (see `precondition`).
 
-
 Rounding = Callable[[Array], Array]
 
 
@@ -260,8 +259,7 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then give every point its place."""
-    early = _early_status(call)
-    if early is not None:
+    if (early := _early_status(call)) is not None:
         return early
     points, size, limits = call.arrays("points", "voxel_size", "coors_range")
     cells = np.floor((points[:, :3] - limits[:3]) / size)

@@ -31,8 +31,8 @@ def _inside(is_inside: Callable[[Array, Array, Array, Array], Array]) -> Place:
     return place
 
 
-def _unchecked(axis: int) -> Place:
-    return _inside(lambda cells, grid, _p, _l: np.delete((cells >= 0) & (cells < grid), axis, axis=1))
+def _but(axis: int, cells: Array, grid: Array, _points: Array, _limits: Array) -> Array:
+    return np.delete((cells >= 0) & (cells < grid), axis, axis=1)
 
 
 def _all(change: Callable[[Array, Array], Array]) -> Place:
@@ -45,7 +45,7 @@ _PLACES: Final[dict[str, tuple[str, Place]]] = {
     "upper_limit_decides": ("the limits decide alone", _inside(lambda c, _, p, to: (c >= 0) & (p < to[3:]))),
     "lower_face_outside": ("lower faces of the space are outside", _inside(lambda c, n, p, to: (p > to[:3]) & (c < n))),
     "lower_limit_ignored": ("points in front of the space are inside", _inside(lambda c, n, _p, _l: c < n)),
-    **{f"{name}_unchecked": (f"no limit of {name} is checked", _unchecked(axis)) for axis, name in enumerate("xyz")},
+    **{f"{name}_unchecked": (f"no limit of {name} counts", _inside(partial(_but, a))) for a, name in enumerate("xyz")},
     "all_inside": ("outside points go to border cells", _all(lambda c, i: np.clip(c, 0, c[i].max(0, initial=0)))),
     "outside_is_a_cell": ("outside points make a voxel", _all(lambda c, i: np.where(i[:, None], c, -1))),
     "inverse_size": ("voxel_size is read as 1/size", _read(lambda p, size, to: (p, 1 / size, to))),
@@ -59,12 +59,8 @@ _PLACES: Final[dict[str, tuple[str, Place]]] = {
 
 
 def _keyed(key: Callable[[Array], Array]) -> Meet:
-    """Cells of one key are one cell."""
-    return lambda cells, inside: in_order(key(cells.T)[:, None], inside)
-
-
-def _low(limit: int, cells: Array) -> Array:
-    return np.dot([limit * limit, limit, 1], cells % limit)
+    """Cells of which that is equal are one cell."""
+    return lambda cells, inside: in_order(key(cells.T).reshape(-1, len(cells)).T, inside)
 
 
 def _placed(change: Callable[[Array], Array]) -> Meet:
@@ -74,9 +70,9 @@ def _placed(change: Callable[[Array], Array]) -> Meet:
 _MEETS: Final[dict[str, tuple[str, Meet]]] = {
     "sorted_by_key": ("voxels are sorted by z, y, x", lambda c, inside: in_order(c[:, ::-1], inside, ascending=True)),
     "short_key": ("32 bits tell cells apart", _keyed(lambda c: wrapped(32)((c[2] * 2000 + c[1]) * 2000 + c[0]))),
-    "float_key": ("the key is a float", _keyed(lambda c: np.dot(np.float32([5e9, 7e4, 1]), c.astype(np.float32)))),
-    **{f"key_of_{n}_bits": (f"{n} bits of each axis are the key", _keyed(partial(_low, 1 << n))) for n in (8, 10, 16)},
-    "key_of_x_and_y": ("z does not tell cells apart", _keyed(lambda c: (c[0] << 31) + c[1])),
+    "float_key": ("the key is a float", _keyed(lambda c: (c[2] * 4.9e9 + c[1] * 7e4 + c[0]).astype("<f4"))),
+    **{f"key_of_{n}_bits": (f"{n} bits count", _keyed(partial(np.bitwise_and, 2**n - 1))) for n in (8, 10, 16)},
+    "key_of_x_and_y": ("z does not tell cells apart", _keyed(lambda c: c[:2])),
     "first_point_lost": ("the first point is lost", lambda c, inside: in_order(c, inside & (np.cumsum(inside) > 1))),
     "opening_lost": ("the point that opens a voxel is not copied", _placed(lambda n: np.where(n == 0, 1 << 30, n - 1))),
     "second_at_most": ("§3.1's example: later points of a cell are its second", _placed(lambda n: np.minimum(n, 1))),
@@ -111,12 +107,6 @@ _WRITTEN: Final[tuple[tuple[str, str, str, Callable[[Array, OpCall], Array]], ..
     ("places_outermost", "voxels are [S, V, F]", "voxels", lambda v, _: v.swapaxes(0, 1).reshape(v.shape)),
     *((name, words, "voxels", lambda v, _, to=change: to(v)) for name, words, change in WRONG_COPIES),
 )
-_LEFT: Final[tuple[tuple[str, str, str, Callable[[OpCall], Any]], ...]] = (
-    ("voxels_left", "values of no voxel are not cleared", "voxels", lambda call: ~_used(call)),
-    ("coors_left", "coors of no voxel are not cleared", "coors", lambda call: ~_used(call)),
-    ("counts_left", "counts of no voxel are not cleared", _COUNTS, lambda call: ~_used(call)),
-    ("zero_left", "voxel_num is not written where it is 0", "voxel_num", lambda call: voxelize(call)["voxel_num"] == 0),
-)
 
 
 def _wrong(name: str, message: str, write: Callable[[OpCall], Any]) -> Mutant:
@@ -139,7 +129,11 @@ MUTANTS: Final = (
         _wrong(name, words, lambda call, one=output, to=change: {one: to(voxelize(call)[one], call)})  # type: ignore[misc]
         for name, words, output, change in _WRITTEN
     ),
-    *(mistakes.left(name, words, kernel, output, where) for name, words, output, where in _LEFT),
+    *(
+        mistakes.left(f"{one}_left", f"{one} of no voxel are not cleared", kernel, one, lambda call: ~_used(call))
+        for one in ("voxels", "coors", _COUNTS)
+    ),
+    mistakes.left("zero_left", "a voxel_num of 0 is not written", kernel, "voxel_num", lambda call: ~_used(call)[:1]),
     *mistakes.tails_left(kernel, "voxels", 2, "features", (16, 32)),
     *mistakes.tails_left(kernel, "coors", 0, "voxels", (16,)),
     mistakes.part_left(kernel, "voxels", 0, "voxels"),

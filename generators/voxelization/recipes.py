@@ -37,6 +37,12 @@ def made(params: Params, points: Array, size: Array, limits: Array) -> RecipeOut
     return RecipeOutput({"points": points, "voxel_size": size, "coors_range": limits}, p, outputs=outputs)
 
 
+def _table(draw: Draw, dtype: DType, xyz: Array, features: int, values: Values) -> Array:
+    """Points of these coordinates; all else is drawn."""
+    more = _bit_patterns(draw, dtype, (len(xyz), features - 3), values) if features > 3 else xyz[:, 3:]
+    return np.concatenate([xyz.astype("<f4"), more], axis=1, dtype="<f4")
+
+
 def _cells(draw: Draw, grid: Triple, occupied: int) -> Array:
     """int64 [occupied, 3]: distinct cells, the last and the first one among them."""
     stream, total = draw.stream("cells"), int(np.prod(grid))
@@ -105,11 +111,9 @@ def gridded(
             # Twice as far as rounding may reach, and what rounding these points costs.
             reach = np.maximum(1, np.abs(own) + 2 * np.abs(low) / size + 1) * 2.0**-19
             part = np.where(part % 2, 1 - reach, reach)
-    table = np.empty((points, features), "<f4")
-    table[:, :3] = low + (own + part) * size.astype(np.float64)
-    if features > 3:
-        table[:, 3:] = _bit_patterns(draw, dtype, (points, features - 3), values)
-    return made(params, table, size, limits)
+    return made(
+        params, _table(draw, dtype, low + (own + part) * size.astype(np.float64), features, values), size, limits
+    )
 
 
 def listed(
@@ -127,10 +131,7 @@ def listed(
     """The points, sizes of cells and limits that the declaration lists, in eighths."""
     if not len(x) == len(y) == len(z) or len(limits) != 6:
         raise ValueError("every point has x, y and z, and the space six limits")
-    table = np.empty((len(x), features), "<f4")
-    table[:, :3] = np.stack([x, y, z], axis=1) / 8
-    if features > 3:
-        table[:, 3:] = _bit_patterns(draw, dtype, (len(x), features - 3), "full")
+    table = _table(draw, dtype, np.stack([x, y, z], axis=1) / 8, features, "full")
     return made(params, table, (np.array(size) / 8).astype("<f4"), (np.array(limits) / 8).astype("<f4"))
 
 
