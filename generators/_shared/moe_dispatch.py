@@ -3,7 +3,7 @@
 S samples, E experts with K slots each, H values in a row; slot indices[i] · K + locations[i] is a row of dispatch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -11,9 +11,13 @@ import numpy as np
 
 from mluops_gtest.authoring import (
     Array,
+    Baseline,
+    Bound,
     Draw,
     DType,
     OpCall,
+    Operator,
+    OutputSpec,
     ParamField,
     ParamMessage,
     Params,
@@ -21,8 +25,11 @@ from mluops_gtest.authoring import (
     RecipeOutput,
     Status,
     TensorSpec,
+    Theory,
     axis,
 )
+from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
+from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.reductions import Reduction, changed, renumbered
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
@@ -33,35 +40,11 @@ FIELDS: Final = ("samples", "capacity", "hidden", "num_experts")
 SHAPES: Final = {
     **dict.fromkeys(("gates", "indices", "locations", "grad_gates"), "[samples]"),
     **dict.fromkeys(("input", "grad_input"), "[samples, hidden]"),
-    "dispatch": "[num_experts·capacity, hidden]",
+    **dict.fromkeys(("dispatch", "dispatch_before"), "[num_experts·capacity, hidden]"),
 }
 # §1.4 and the header demand ranges; tutel marks what it drops by −1 and by K and above, and kernels, listings and
 # incumbent test all four sides and skip: so does everybody.
 _POSITIONS: Final = {"indices": "num_experts", "locations": "capacity"}
-AXES: Final = {"samples": axis("samples", of="indices"), "hidden": axis("hidden", of="dispatch")}
-
-
-def moe_params(field: str, number: int, message: str) -> ParamMessage:
-    """The four parameters, of which none is negative."""
-    return ParamMessage(field, number, message, tuple(ParamField(one, n, least=0) for n, one in enumerate(FIELDS, 1)))
-
-
-def moe_input(name: str) -> TensorSpec:
-    """The declaration of an input by its name; nobody looks at layouts."""
-    dtype = DType.INT32 if name in _POSITIONS else DType.FLOAT
-    outside = "skipped" if name in _POSITIONS else ""
-    return TensorSpec(name, SHAPES[name], (dtype,), None, names=_POSITIONS.get(name), outside=outside)
-
-
-def never_large(*of_samples: str) -> Mapping[str, str]:
-    """`subsumed`: what an int32 parameter leaves no call for."""
-    return {f"{name}_large": "it has `samples` elements, and samples is an int32" for name in of_samples}
-
-
-def never_reached(*of_samples: str) -> Mapping[str, str]:
-    """The same where lengths, which are not negative, are asked for before parameters."""
-    lengths = dict.fromkeys(("samples", "hidden"), "it is the length of an axis, which is not negative")
-    return {**never_large(*of_samples), **lengths}
 
 
 class Routing(NamedTuple):
@@ -71,10 +54,70 @@ class Routing(NamedTuple):
     slots: Array
 
 
+# The output as it is of a call whose samples are routed in that way.
+Answer = Callable[[OpCall, Routing], Array]
+
+
+def moe_operator(
+    name: str, numbers: tuple[int, int], inputs: tuple[str, ...], output: OutputSpec, answer: Answer, **own: Any
+) -> Operator:
+    """What the three declare alike, and their own; `numbers` of op_type and of the parameters, `answer` the oracle."""
+    title, result = name.title().replace("_", ""), output.id
+    named = [one for one in inputs if one != "dispatch_before"]
+
+    def declared(id_: str) -> TensorSpec:
+        # Nobody looks at layouts.
+        if id_ in _POSITIONS:
+            return TensorSpec(id_, SHAPES[id_], (DType.INT32,), None, names=_POSITIONS[id_], outside="skipped")
+        return TensorSpec(id_, SHAPES[id_], (DType.FLOAT,), None, becomes=result if id_ not in named else "")
+
+    def reference(call: OpCall) -> Baseline:
+        return Baseline({result: answer(call, routed(call))})
+
+    def bound(call: OpCall) -> dict[str, Bound]:
+        # One product; what is no product is the same bit for bit.
+        magnitude = np.abs(answer(call, routed(call)))
+        if output.kept is not None:
+            magnitude[output.kept(call)] = 0
+        return {result: Bound(magnitude, 1)}
+
+    def theory(call: OpCall) -> Theory:
+        # Routing and gates, or sums; the rows that are read, and those that are read or written.
+        samples, hidden = call.param("samples"), call.param("hidden")
+        met = len(routed(call).samples) * hidden
+        other = samples * hidden if result == "grad_input" else met
+        return Theory(io_bytes=12 * samples + 4 * (met + other), ops=met * (1 + (result == "grad_gates")))
+
+    params = tuple(ParamField(one, number, least=0) for number, one in enumerate(FIELDS, 1))
+    common = {
+        "axes": {"samples": axis("samples", of="indices"), "hidden": axis("hidden", of=named[-1])},
+        "c_api": c_function(f"mluOp{title}", arguments=(HANDLE, *tensor(*named), *scalar(*FIELDS), *tensor(result))),
+        "bound": bound,
+        "left_open": {"subnormal": find_subnormal},
+        "reductions": _REDUCTIONS,
+    }
+    return Operator(
+        name=name,
+        released_name=name,
+        op_type=(name.upper(), numbers[0]),
+        inputs=tuple(map(declared, inputs)),
+        outputs=(output,),
+        params=ParamMessage(f"{name}_param", numbers[1], f"{title}Param", params),
+        reference=reference,
+        theory=theory,
+        **{**common, **own},
+    )
+
+
+def never_large(*of_samples: str) -> dict[str, str]:
+    """`subsumed`: what an int32 parameter leaves no call for."""
+    return {f"{name}_large": "it has `samples` elements, and samples is an int32" for name in of_samples}
+
+
 def routed(call: OpCall) -> Routing:
     """0 ≤ locations[i] < K and 0 ≤ indices[i] < E."""
-    if call.param("capacity") * call.param("num_experts") == 0:
-        # Without slots the pointers may be null.
+    if call.tensor("dispatch").desc.is_empty:
+        # Without slots or columns the pointers may be null.
         return Routing(np.empty(0, np.int64), np.empty(0, np.int64))
     return routed_by(call.params or {}, *call.arrays("indices", "locations"))
 
@@ -88,6 +131,8 @@ def routed_by(params: Mapping[str, Any], indices: Array, locations: Array) -> Ro
 
 def literal_slot(call: OpCall, sample: int) -> int | None:
     """The slot of a sample, or None; for exact elements."""
+    if call.tensor("dispatch").desc.is_empty:
+        return None
     index, location = (int(call.array(name)[sample]) for name in ("indices", "locations"))
     capacity, experts = call.param("capacity"), call.param("num_experts")
     return index * capacity + location if 0 <= index < experts and 0 <= location < capacity else None
@@ -95,24 +140,20 @@ def literal_slot(call: OpCall, sample: int) -> int | None:
 
 # What kernels of these operators do before they compute.
 
-OLDEST_ARCH: Final = 370
-
 
 def refusal(call: OpCall, *names: str, fits: bool = False) -> Status | None:
     """What a kernel answers without a look at elements and pointers; `fits`: no more samples than slots."""
     if call.handle is None:
         return Status.BAD_PARAM
-    if call.handle.arch < OLDEST_ARCH:
+    if call.handle.arch < 370:
         return Status.ARCH_MISMATCH
     tensors = {**call.inputs, **call.outputs}
     samples, capacity, hidden, experts = (call.param(name) for name in FIELDS)
     slots = experts * capacity
-    dims = {1: (samples,), 2: (samples, hidden)}
+    rows = {"input": samples, "grad_input": samples, "dispatch": slots}
     for name in names:
         arg = tensors[name]
-        if arg is None or len(arg.dims) != 1 + (name in ("input", "grad_input", "dispatch")):
-            return Status.BAD_PARAM
-        if arg.dims != ((slots, hidden) if name == "dispatch" else dims[len(arg.dims)]):
+        if arg is None or arg.dims != ((rows[name], hidden) if name in rows else (samples,)):
             return Status.BAD_PARAM
         if arg.dtype is not (DType.INT32 if name in ("indices", "locations") else DType.FLOAT):
             return Status.BAD_PARAM
@@ -147,19 +188,23 @@ def torch_routing(call: OpCall, inputs: Mapping[str, Any]) -> tuple[Any, Any]:
 # distinct: no slot twice, both ends of dispatch among them; any: slots anywhere; crowded: a few slots for all samples;
 # sides: every third sample leaves the ranges by one of the four sides, in turn; none: all do.
 Where = Literal["natural", "distinct", "any", "crowded", "sides", "none"]
+Ints = tuple[int, ...]
 # drawn: as the rows; unit: in (0, 1); special: 0, −1, 1 and 2^100 beside drawn ones.
 Gates = Literal["drawn", "unit", "special"]
-# At one routed sample; idle_…: wherever no routed sample reads, where nothing may show.
-Special = Literal[
-    "first_nan", "first_inf", "first_negative_inf", "second_nan", "second_inf", "second_negative_inf",
-    "zero_times_inf", "inf_times_zero", "inf_minus_inf", "overflow", "idle_nan", "idle_inf",
-]  # fmt: skip
+# What the first and the second operand hold at one routed sample; None: what they are.
+_AT_ONE: Final[dict[str, tuple[float | None, float | None]]] = {
+    "first_nan": (np.nan, None), "first_inf": (np.inf, None), "first_negative_inf": (-np.inf, None),
+    "second_nan": (None, np.nan), "second_inf": (None, np.inf), "second_negative_inf": (None, -np.inf),
+    "zero_times_inf": (0, np.inf), "inf_times_zero": (np.inf, 0), "inf_minus_inf": (1, np.inf),
+    "overflow": (2.0**100, 2.0**100),
+}  # fmt: skip
+# Wherever no routed sample reads, where nothing may show.
+_IDLE: Final = {"idle_nan": np.nan, "idle_inf": np.inf}
+SPECIAL: Final = (*_AT_ONE, *_IDLE)
 
 _INT32: Final = (-(2**31), 2**31 - 1)
 _CROWD: Final = 3
 _SPECIAL_GATES: Final = (0.0, -1.0, 1.0, 2.0**100)
-_LARGE: Final = 2.0**100
-_NOT_FINITE: Final = {"nan": np.nan, "inf": np.inf, "negative_inf": -np.inf}
 # What rows of a dispatch hold that nobody writes: NaN with any payload, infinities.
 _HELD: Final = BitPatterns("dispatch_before", "sorts", KINDS)
 _DEFAULTS: Final = {"samples": 12, "capacity": 5, "hidden": 4, "num_experts": 3}
@@ -244,21 +289,14 @@ class MoeOperands:
         return self.made(draw, p, dtype, *draw_routing(draw, p, where), self.values(draw, p, values, gates))
 
     def listed(
-        self,
-        draw: Draw,
-        params: Params,
-        dtype: DType,
-        *,
-        indices: tuple[int, ...],
-        locations: tuple[int, ...],
-        values: Values = "full",
+        self, draw: Draw, params: Params, dtype: DType, *, indices: Ints, locations: Ints, values: Values = "full"
     ) -> RecipeOutput:
         """The routing that the declaration lists."""
         p = complete({**params, "samples": len(indices)})
         experts, places = (np.array(one, "<i4") for one in (indices, locations))
         return self.made(draw, p, dtype, experts, places, self.values(draw, p, values))
 
-    def special(self, draw: Draw, params: Params, dtype: DType, *, kind: Special) -> RecipeOutput:
+    def special(self, draw: Draw, params: Params, dtype: DType, *, kind: str) -> RecipeOutput:
         """Values that are not finite in every other column of the rows that one sample reads, or where none does."""
         p = complete(params)
         indices, locations = draw_routing(draw, p, "sides")
@@ -266,33 +304,18 @@ class MoeOperands:
         made = self.values(draw, p, "full")
         if len(samples) < 2:
             raise ValueError("some samples must be routed; give more")
-        at = {name: slots[-1] if name == "dispatch" else samples[-1] for name in made}
-
-        def put(name: str, value: float) -> None:
-            made[name][(at[name], slice(None, None, 2))[: made[name].ndim]] = value
-
-        match kind.split("_", 1):
-            case ["first" | "second" as which, value]:
-                put(self.first if which == "first" else self.second, _NOT_FINITE[value])
-            case ["zero", _]:
-                put(self.first, 0)
-                put(self.second, np.inf)
-            case ["inf", "times_zero"]:
-                put(self.first, np.inf)
-                put(self.second, 0)
-            case ["inf", _]:
-                put(self.first, 1)
-                put(self.second, np.inf)
-                made[self.second][at[self.second], 0] = -np.inf
-            case ["overflow"]:
-                put(self.first, _LARGE)
-                put(self.second, _LARGE)
-            case ["idle", value]:
-                for name, array in made.items():
-                    idle = np.setdiff1d(np.arange(len(array)), slots if name == "dispatch" else samples)
-                    array[idle] = _NOT_FINITE[value]
-                if self.output == "dispatch":
-                    made["dispatch_before"] = _HELD.drawn(draw, dtype, self.shape("dispatch", p), value)
+        if kind not in SPECIAL:
+            raise ValueError(f"kind is {kind}; give one of {', '.join(SPECIAL)}")
+        for name, value in zip((self.first, self.second), _AT_ONE.get(kind, ()), strict=False):
+            row = slots[-1] if name == "dispatch" else samples[-1]
+            if value is not None:
+                made[name][(row, slice(None, None, 2))[: made[name].ndim]] = value
+            if kind == "inf_minus_inf" and name == self.second:
+                made[name][row, 0] = -np.inf
+        for name, array in made.items() if kind in _IDLE else ():
+            array[np.setdiff1d(np.arange(len(array)), slots if name == "dispatch" else samples)] = _IDLE[kind]
+        if kind in _IDLE and self.output == "dispatch":
+            made["dispatch_before"] = _HELD.drawn(draw, dtype, self.shape("dispatch", p), kind.removeprefix("idle_"))
         return self.made(draw, p, dtype, indices, locations, made)
 
     def made(
@@ -318,7 +341,7 @@ def complete(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: params.get(name, default) for name, default in _DEFAULTS.items()}
 
 
-def moe_space(*special: str, fits: bool = False, gates: bool = True, **others: Any) -> Space:
+def moe_space(*, fits: bool = False, gates: tuple[str, ...] = get_args(Gates), **others: Any) -> Space:
     """What the recipes draw; a device may take subnormal floats for 0."""
     kinds = tuple(kind for kind in get_args(Values) if kind not in SUBNORMAL)
 
@@ -327,13 +350,11 @@ def moe_space(*special: str, fits: bool = False, gates: bool = True, **others: A
         slots, what = at["capacity"] * at["num_experts"], at["what"]
         if at["samples"] > slots and (fits or at["where"] == "distinct"):
             return None
-        if what in special:
+        if what in SPECIAL:
             return Drawn("special", params, {"kind": what})
         if what in others:
             return Drawn(what, params, others[what])
-        return Drawn(
-            "routed", params, {"values": what, "where": at["where"], **({"gates": at["gates"]} if gates else {})}
-        )
+        return Drawn("routed", params, {"values": what, "where": at["where"], "gates": at["gates"]})
 
     return Space(
         axes={
@@ -342,8 +363,8 @@ def moe_space(*special: str, fits: bool = False, gates: bool = True, **others: A
             "hidden": Sizes(1, 257),
             "num_experts": Sizes(1, 9),
             "where": Choice(get_args(Where)),
-            "gates": Choice(get_args(Gates) if gates else ("drawn",)),
-            "what": Choice((*kinds, *special, *others)),
+            "gates": Choice(gates),
+            "what": Choice((*kinds, *SPECIAL, *others)),
         },
         draw=draw,
         elements=lambda at: at["hidden"] * (2 * at["samples"] + at["capacity"] * at["num_experts"]) + 3 * at["samples"],
@@ -358,22 +379,17 @@ def _fewer(name: str, axis_: int, positions: str) -> Reduction:
         p = {one: int(call.param(one)) for one in FIELDS}
         shape = p["num_experts"], p["capacity"], p["hidden"]
         p[name] -= stop - start
-        contents = {
-            one: arg.array for one, arg in call.inputs.items() if one.startswith("dispatch") and arg is not None
-        }
-        inputs = {
-            one: np.delete(array.reshape(shape), slice(start, stop), axis_).reshape(-1, shape[2])
-            for one, array in contents.items()
-            if array is not None
-        }
-        inputs[positions] = renumbered(call.array(positions), start, stop)
+        inputs = {positions: renumbered(call.array(positions), start, stop)}
+        for one in (name for name in call.inputs if name.startswith("dispatch")):
+            rows = np.delete(call.array(one).reshape(shape), slice(start, stop), axis_)
+            inputs[one] = rows.reshape(-1, shape[2])
         outputs = {"dispatch": (p["num_experts"] * p["capacity"], p["hidden"])} if "dispatch" in call.outputs else {}
         return changed(call, inputs, p, outputs)
 
     return Reduction(lambda call: int(call.param(name)), without)
 
 
-SLOT_REDUCTIONS: Final = {
+_REDUCTIONS: Final = {
     "capacity": _fewer("capacity", 1, "locations"),
     "experts": _fewer("num_experts", 0, "indices"),
 }

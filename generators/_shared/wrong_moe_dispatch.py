@@ -1,210 +1,155 @@
 """Mistakes of operators that move rows between samples and the slots of experts; for suspects and mutants."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Operator, Status, mistakes
-from mluops_gtest.authoring.narrowing import NARROW
-from mluops_gtest.authoring.roundings import through_half
+from mluops_gtest.authoring.narrowing import wrapped
+from mluops_gtest.authoring.roundings import flushed, through_half
 from mluops_gtest.authoring.suspects import Suspect, misread
 
 from .interpolation import shortened
-from .moe_dispatch import Routing, routed
+from .moe_dispatch import Answer, Routing, routed, slots_read
 
 # What kernels cut axes into.
 _TILE: Final = 64
-# The output as it is of a call whose samples are routed in that way.
-Answer = Callable[[OpCall, Routing], Array]
 
 
-class Entries(NamedTuple):
+class _Entries(NamedTuple):
     """indices and locations, int64 [S] each, the numbers of slots per expert and of experts, and H."""
 
-    indices: Array
-    locations: Array
-    capacity: int
-    experts: int
-    hidden: int
+    expert: Array
+    place: Array
+    k: int
+    e: int
+    h: int
+
+    @property
+    def samples(self) -> Array:
+        return np.arange(len(self.expert))
 
     @property
     def slots(self) -> Array:
-        """int64 [S], whatever the ranges are."""
-        return self.indices * self.capacity + self.locations
+        return self.expert * self.k + self.place
 
     @property
     def index_fits(self) -> Array:
-        """bool [S]: of an expert."""
-        return (self.indices >= 0) & (self.indices < self.experts)
+        return (self.expert >= 0) & (self.expert < self.e)
 
     @property
-    def location_fits(self) -> Array:
-        """bool [S]: below K and not negative."""
-        return (self.locations >= 0) & (self.locations < self.capacity)
+    def fits(self) -> Array:
+        return self.index_fits & (self.place >= 0) & (self.place < self.k)
 
     def within(self, slots: Array) -> Array:
         """These slots of the samples that are routed."""
-        return np.where(self.index_fits & self.location_fits, slots, -1)
+        return np.where(self.fits, slots, -1)
+
+    def tested(self, holds: Array) -> Array:
+        """The slots of the samples of which that holds."""
+        return np.where(holds, self.slots, -1)
+
+    def without(self, lost: Array) -> Array:
+        """The slots of all other samples that are routed."""
+        return self.tested(self.fits & ~lost)
 
 
-def _first_of_slot(e: Entries) -> Array:
-    slots = e.within(e.slots)
-    first = np.zeros(len(slots), bool)
-    first[np.unique(slots, return_index=True)[1]] = True
-    return np.where(first, slots, -1)
+def _first_of_slot(c: _Entries) -> Array:
+    return c.without(~np.isin(c.samples, np.unique(c.within(c.slots), return_index=True)[1]))
 
 
-def _without(e: Entries, lost: Array) -> Array:
-    return np.where(lost, -1, e.within(e.slots))
-
-
-def _behind_tiles(e: Entries) -> Array:
-    count = len(e.indices)
-    return np.arange(count) >= (count // _TILE * _TILE or count)
-
-
-# Name, words behind "as if", and the slots; those outside of dispatch are none.
-WRONG_ROUTES: Final[tuple[tuple[str, str, Callable[[Entries], Array]], ...]] = (
-    ("locations_first", "the slot is locations · E + indices", lambda e: e.within(e.locations * e.experts + e.indices)),
-    (
-        "hidden_for_capacity",
-        "the slot is indices · H + locations",
-        lambda e: e.within(e.indices * e.hidden + e.locations),
-    ),
-    (
-        "exchanged",
-        "indices and locations are exchanged",
-        lambda e: e._replace(indices=e.locations, locations=e.indices).within(e.locations * e.capacity + e.indices),
-    ),
-    ("expert_ignored", "the slot is locations alone", lambda e: e.within(e.locations)),
-    ("location_ignored", "the slot is the first of the expert", lambda e: e.within(e.indices * e.capacity)),
-    ("one_slot_more", "an expert has K + 1 slots", lambda e: e.within(e.slots + e.indices)),
-    ("slot_is_sample", "the slot is the number of the sample", lambda e: e.within(np.arange(len(e.indices)))),
-    ("slot_behind", "the slot is the one behind", lambda e: e.within(e.slots + 1)),
-    ("unrouted_to_row_0", "samples that are not routed go to row 0", lambda e: np.maximum(e.within(e.slots), 0)),
-    (
-        "clipped",
-        "indices and locations are clipped to their ranges",
-        lambda e: np.clip(e.indices, 0, e.experts - 1) * e.capacity + np.clip(e.locations, 0, e.capacity - 1),
-    ),
-    (
-        "wrapped",
-        "indices and locations are taken modulo E and K",
-        lambda e: e.indices % max(1, e.experts) * e.capacity + e.locations % max(1, e.capacity),
-    ),
-    (
-        "slot_wrapped",
-        "slots are taken modulo E · K",
-        lambda e: e.slots % max(1, e.experts * e.capacity),
-    ),
-    (
-        "negative_from_the_end",
-        "negative slots count from the end",
-        lambda e: np.where(e.slots < 0, e.slots + e.experts * e.capacity, e.within(e.slots)),
-    ),
-    (
-        "location_k_counts",
-        "a location of K is one",
-        lambda e: np.where(e.index_fits & (e.locations == e.capacity), e.slots, e.within(e.slots)),
-    ),
-    (
-        "locations_unlimited",
-        "locations beyond K are not tested",
-        lambda e: np.where(e.index_fits & (e.locations >= 0), e.slots, -1),
-    ),
-    (
-        "negative_locations",
-        "negative locations are not tested",
-        lambda e: np.where(e.index_fits & (e.locations < e.capacity), e.slots, -1),
-    ),
-    (
-        "two_sides_alone",
-        "locations below K and indices from 0 on are all that is tested",
-        lambda e: np.where((e.indices >= 0) & (e.locations < e.capacity), e.slots, -1),
-    ),
-    ("nothing_tested", "only the slot is tested", lambda e: e.slots),
-    (
-        "magnitudes",
-        "indices and locations have no sign",
-        lambda e: (f := e._replace(indices=np.abs(e.indices), locations=np.abs(e.locations))).within(f.slots),
-    ),
-    ("experts_from_1", "experts are counted from 1", lambda e: e.within(e.slots - e.capacity)),
-    ("slots_from_1", "locations are counted from 1", lambda e: np.where(e.locations > 0, e.within(e.slots - 1), -1)),
-    ("expert_0_lost", "expert 0 is none", lambda e: _without(e, e.indices == 0)),
-    ("location_0_lost", "location 0 is none", lambda e: _without(e, e.locations == 0)),
-    ("last_expert_lost", "the last expert is none", lambda e: _without(e, e.indices == e.experts - 1)),
-    ("last_location_lost", "the last slot of an expert is none", lambda e: _without(e, e.locations == e.capacity - 1)),
-    ("first_of_slot", "only the first sample of a slot counts", _first_of_slot),
-    ("first_sample_lost", "the first sample is lost", lambda e: _without(e, np.arange(len(e.indices)) == 0)),
-    (
-        "last_sample_lost",
-        "the last sample is lost",
-        lambda e: _without(e, np.arange(len(e.indices), 0, -1) == 1),
-    ),
-    ("sample_tail", "samples behind whole tiles of 64 are lost", lambda e: _without(e, _behind_tiles(e))),
-)
-_NARROW: Final[Mapping[str, Callable[[Array], Array]]] = {
+# Words behind "as if", and the slots; those outside of dispatch are none.
+_ROUTES: Final[dict[str, Callable[[_Entries], Array]]] = {
+    "the slot is locations · E + indices": lambda c: c.within(c.place * c.e + c.expert),
+    "the slot is indices · H + locations": lambda c: c.within(c.expert * c.h + c.place),
+    "indices and locations are exchanged": lambda c: (x := _Entries(c.place, c.expert, *c[2:])).within(x.slots),
+    "the slot is locations alone": lambda c: c.within(c.place),
+    "the slot is the first of the expert": lambda c: c.within(c.expert * c.k),
+    "an expert has K + 1 slots": lambda c: c.within(c.slots + c.expert),
+    "the slot is the number of the sample": lambda c: c.within(c.samples),
+    "the slot is the one behind": lambda c: c.within(c.slots + 1),
+    "slots have 8 bits": lambda c: c.within(wrapped(8)(c.slots)),
+    "samples that are not routed go to row 0": lambda c: np.maximum(c.within(c.slots), 0),
+    "both are clipped to their ranges": lambda c: np.clip(c.expert, 0, c.e - 1) * c.k + np.clip(c.place, 0, c.k - 1),
+    "both are taken modulo E and K": lambda c: c.expert % max(1, c.e) * c.k + c.place % max(1, c.k),
+    "slots are taken modulo E · K": lambda c: c.slots % max(1, c.e * c.k),
+    "negative slots count from the end": lambda c: np.where(c.slots < 0, c.slots + c.e * c.k, c.within(c.slots)),
+    "a location of K is one": lambda c: c.tested(c.fits | (c.index_fits & (c.place == c.k))),
+    "locations beyond K are not tested": lambda c: c.tested(c.index_fits & (c.place >= 0)),
+    "negative locations are not tested": lambda c: c.tested(c.index_fits & (c.place < c.k)),
+    "−1 is the one negative location": lambda c: c.tested(c.index_fits & (c.place < c.k) & (c.place != -1)),
+    "only location < K and index ≥ 0 are tested": lambda c: c.tested((c.expert >= 0) & (c.place < c.k)),
+    "only the slot is tested": lambda c: c.slots,
+    "both have no sign": lambda c: (x := _Entries(np.abs(c.expert), np.abs(c.place), *c[2:])).within(x.slots),
+    "experts are counted from 1": lambda c: c.within(c.slots - c.k),
+    "locations are counted from 1": lambda c: np.where(c.place > 0, c.within(c.slots - 1), -1),
+    "expert 0 is none": lambda c: c.without(c.expert == 0),
+    "location 0 is none": lambda c: c.without(c.place == 0),
+    "the last expert is none": lambda c: c.without(c.expert == c.e - 1),
+    "the last slot of an expert is none": lambda c: c.without(c.place == c.k - 1),
+    "only the first sample of a slot counts": _first_of_slot,
+    "the first sample is lost": lambda c: c.without(c.samples == 0),
+    "the last sample is lost": lambda c: c.without(c.samples == len(c.samples) - 1),
+    "whole tiles of 64 samples count": lambda c: c.without(c.samples >= (len(c.samples) // _TILE * _TILE or _TILE)),
+}
+_GATES: Final[dict[str, Callable[[Array], Array]]] = {
+    "gates are ignored": np.ones_like,
+    "gates are squared": np.square,
+    "gates have no sign": np.abs,
+    "gates divide": np.reciprocal,
+    "every gate is the first one": lambda gates: np.full_like(gates, gates[0]),
+    "gates are those of the sample behind": lambda gates: np.roll(gates, -1),
+}
+_BY_SLOT: Final = {"gates": "gates are by slot", "input": "rows of input are by slot"}
+_NARROW: Final[dict[str, Callable[[Array], Array]]] = {
     "half": through_half,
     "bf16": partial(shortened, bits=8),
     "tf32": partial(shortened, bits=11),
 }
 
 
-def _wrong_routing(change: Callable[[Entries], Array], call: OpCall) -> Routing:
+def _wrong_routing(change: Callable[[_Entries], Array], call: OpCall) -> Routing:
     indices, locations = (call.array(name).astype(np.int64) for name in ("indices", "locations"))
-    entries = Entries(indices, locations, *(int(call.param(name)) for name in ("capacity", "num_experts", "hidden")))
+    entries = _Entries(indices, locations, *(int(call.param(name)) for name in ("capacity", "num_experts", "hidden")))
     slots = change(entries)
-    samples = np.flatnonzero((slots >= 0) & (slots < entries.capacity * entries.experts))
+    samples = np.flatnonzero((slots >= 0) & (slots < entries.k * entries.e))
     return Routing(samples, slots[samples])
 
 
-def route_suspects(output: str, answer: Answer) -> dict[str, Suspect]:
-    """Mistakes about where samples go."""
+def moe_suspects(output: str, answer: Answer, operands: tuple[str, str]) -> dict[str, Suspect]:
+    """Mistakes about where samples go, about gates, and about rows that are read where slots say."""
 
-    def of(change: Callable[[Entries], Array]) -> Suspect:
-        return lambda call: {output: answer(call, _wrong_routing(change, call))}
+    def routes(change: Callable[[_Entries], Array], call: OpCall) -> dict[str, Array]:
+        return {output: answer(call, _wrong_routing(change, call))}
 
-    return {words: of(change) for _, words, change in WRONG_ROUTES}
+    def gates(change: Callable[[Array], Array], call: OpCall) -> dict[str, Array]:
+        with np.errstate(over="ignore", divide="ignore"):
+            return {output: answer(misread(gates=change)(call), routed(call))}
 
-
-def factor_suspects(output: str, answer: Answer) -> dict[str, Suspect]:
-    """Mistakes about gates."""
-
-    def of(change: Callable[[OpCall], OpCall]) -> Suspect:
-        return lambda call: {output: answer(change(call), routed(call))}
+    def by_slot(name: str, call: OpCall) -> dict[str, Array]:
+        routing, own = routed(call), call.array(name).copy()
+        own[routing.samples] = np.take(call.array(name), routing.slots, 0, mode="wrap")
+        return {output: answer(misread(**{name: lambda _: own})(call), routing)}
 
     return {
-        "gates are ignored": of(misread(gates=np.ones_like)),
-        "gates are squared": of(misread(gates=_squared)),
-        "gates have no sign": of(misread(gates=np.abs)),
-        "every gate is the first one": of(misread(gates=lambda gates: np.full_like(gates, gates[0]))),
-        "gates are those of the sample behind": of(misread(gates=lambda gates: np.roll(gates, -1))),
-        "gates are by slot": lambda call: {output: answer(by_slot("gates", call), routed(call))},
+        **{words: partial(routes, change) for words, change in _ROUTES.items()},
+        **{words: partial(gates, change) for words, change in _GATES.items() if "gates" in operands},
+        **{words: partial(by_slot, name) for name, words in _BY_SLOT.items() if name in operands},
     }
 
 
-def _squared(gates: Array) -> Array:
-    with np.errstate(over="ignore"):
-        return gates * gates
-
-
-def by_slot(name: str, call: OpCall) -> OpCall:
-    """The call whose samples read that input where their slots say."""
-    routing, own = routed(call), call.array(name).copy()
-    own[routing.samples] = np.take(call.array(name), routing.slots, 0, mode="wrap")
-    return misread(**{name: lambda _: own})(call)
-
-
-_OF_GATES: Final = {
-    "gates_ignored": "gates are ignored",
-    "gates_squared": "gates are squared",
-    "gates_absolute": "gates have no sign",
-    "first_gate": "every gate is the first one",
-    "next_gate": "gates are those of the sample behind",
-    "gates_by_slot": "gates are by slot",
-}
+def slot_sums(output: str, answer: Answer, call: OpCall) -> dict[str, Array]:
+    """Gradients where samples of one slot share their sum."""
+    routing = routed(call)
+    grad = answer(call, routing)
+    sums = np.zeros((call.tensor("dispatch").dims[0], *grad.shape[1:]), np.float32)
+    with np.errstate(all="ignore"):
+        np.add.at(sums, routing.slots, grad[routing.samples])
+    grad[routing.samples] = sums[routing.slots]
+    return {output: grad}
 
 
 def computed(operator: Operator, name: str, message: str, write: Callable[[OpCall], Array]) -> Mutant:
@@ -220,35 +165,83 @@ def computed(operator: Operator, name: str, message: str, write: Callable[[OpCal
     return Mutant(name, message, run)
 
 
-def moe_mutants(
-    operator: Operator, answer: Answer, operands: tuple[str, str], output: str, rows: str
-) -> Iterator[Mutant]:
-    """Where samples go, what is multiplied and lost, what another call finds; `rows` are those of the output."""
-    yield from mistakes.suspected(operator, {name: words for name, words, _ in WRONG_ROUTES})
-    if "gates" in operands:
-        yield from mistakes.suspected(operator, _OF_GATES)
-    right = operator.kernel
+def moe_mutants(operator: Operator, answer: Answer, operands: tuple[str, str], rows: str) -> Iterator[Mutant]:
+    """Suspects, what is multiplied, lost and left, what another call finds; `rows` are those of the output."""
+    right, output = operator.kernel, operator.outputs[0].id
+    names = {re.sub(r"\W+", "_", words.lower()).strip("_"): words for words in operator.suspects}
+    yield from mistakes.suspected(operator, names)
 
     def narrowed(narrow: Callable[[Array], Array], call: OpCall) -> Array:
         return answer(misread(**dict.fromkeys(operands, narrow))(call), routed(call))
 
     for name, narrow in _NARROW.items():
         yield computed(operator, f"{name}_inputs", f"rounds operands to {name}", partial(narrowed, narrow))
-    for name, message, keep in NARROW:
-        if name == "int8":
-            yield computed(
-                operator,
-                f"{name}_slots",
-                f"keeps slots in {message}",
-                lambda call, keep=keep: answer(  # type: ignore[misc]
-                    call, _wrong_routing(lambda e: keep(e.within(e.slots)), call)
-                ),
-            )
+
+    def written(call: OpCall) -> Array:
+        return routed(call).slots if output == "dispatch" else routed(call).samples
+
+    def added(call: OpCall) -> Array:
+        values, places = answer(call, routed(call)), written(call)
+        values[places] += call.array(output)[places]
+        return values
+
+    yield computed(operator, "added", f"adds to what {output} holds", added)
+    if "gates" in operands:
+
+        def zero_gates(call: OpCall) -> Array:
+            samples = routed(call).samples
+            return written(call)[call.array("gates")[samples] == 0] if len(samples) else samples
+
+        yield mistakes.left("zero_gates_left", "leaves rows whose gate is 0", right, output, zero_gates)
+    if output != "dispatch":
+        yield from _of_gradients(operator, answer)
+    if output != "grad_gates":
+        yield from mistakes.tails_left(right, output, 1, "columns", (16, 64))
+        yield mistakes.part_left(right, output, 1, "columns")
     yield from mistakes.tails_left(right, output, 0, rows, (16, 64))
     yield mistakes.part_left(right, output, 0, rows)
     yield mistakes.cached_by_shape(right)
     yield mistakes.sum_goes_on(right, output)
     yield mistakes.first_length_kept(right, output, 0, rows)
     yield mistakes.first_param_kept(right, "capacity")
-    yield mistakes.input_cleared(right, "indices")
-    yield mistakes.input_cleared(right, operands[1])
+    for name in ("indices", "locations", *operands):
+        if name != output:
+            yield mistakes.input_cleared(right, name)
+
+
+def _of_gradients(operator: Operator, answer: Answer) -> Iterator[Mutant]:
+    """What must be cleared, what spreads, and forward's limit."""
+    right, output = operator.kernel, operator.outputs[0].id
+
+    def unrouted(call: OpCall) -> Any:
+        return slots_read(call) < 0 if operator.answer(call).check is None else slice(0)
+
+    def without_slots(call: OpCall) -> slice:
+        return slice(None if call.tensor("dispatch").dims[0] == 0 else 0)
+
+    def masked(call: OpCall) -> Array:
+        slots = slots_read(call)
+        everywhere = answer(call, Routing(np.arange(len(slots)), np.maximum(slots, 0)))
+        return (everywhere.T * (slots >= 0).astype(np.float32)).T
+
+    def limited(call: OpCall) -> Status:
+        return Status.BAD_PARAM if call.param("samples") > call.tensor("dispatch").dims[0] else right(call)
+
+    yield mistakes.left("unrouted_left", "does not clear what is not routed", right, output, unrouted)
+    yield mistakes.left("no_slots_left", "does not clear gradients without slots", right, output, without_slots)
+    yield computed(operator, "masked", "multiplies with 0 what is not routed", masked)
+    yield Mutant("no_more_than_slots", "demands S ≤ E · K", limited)
+
+
+def flushing(operator: Operator, operands: tuple[str, str]) -> Mutant:
+    """A device may take subnormal numbers for 0."""
+
+    def run(call: OpCall) -> Status:
+        if operator.answer(call).check is not None:
+            return operator.kernel(call)
+        status = operator.kernel(misread(**dict.fromkeys(operands, flushed))(call))
+        result = call.array(operator.outputs[0].id)
+        result[...] = flushed(result)
+        return status
+
+    return Mutant("tiny_floats_flushed", "reads and writes subnormal floats as 0", run)

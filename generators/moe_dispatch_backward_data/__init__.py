@@ -2,32 +2,20 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Baseline,
-    Bound,
-    DType,
-    OpCall,
-    Operator,
-    OutputSpec,
-    Status,
-    Theory,
-    checks,
-    exact,
-)
-from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
-from mluops_gtest.authoring.exact_numbers import ExactElement, products
-from mluops_gtest.authoring.left_open import find_subnormal
+from mluops_gtest.authoring import Array, DType, OpCall, OutputSpec, Status, checks, exact
+from mluops_gtest.authoring.exact_numbers import ExactElement, fraction, products
 
 from .._shared import moe_dispatch as moe
-from .._shared.wrong_moe_dispatch import factor_suspects, route_suspects
+from .._shared.wrong_moe_dispatch import moe_suspects, slot_sums
 
 INPUTS: Final = ("gates", "indices", "locations", "dispatch")
 ALL: Final = (*INPUTS, "grad_input")
+OPERANDS: Final = ("gates", "dispatch")
 
 # What is checked, in normative order.
 
@@ -54,9 +42,11 @@ CHECKS = (
 
 
 def gradients(call: OpCall, routing: moe.Routing) -> Array:
-    """grad_input of samples that are routed in this way."""
-    gates, dispatch = call.arrays("gates", "dispatch")
+    """gates[i] · dispatch[slot(i), :] for what is routed, +0 for the rest: the operator clears it itself (§3.1)."""
     grad = np.zeros(call.tensor("grad_input").dims, np.float32)
+    if call.tensor("dispatch").desc.is_empty:
+        return grad
+    gates, dispatch = call.arrays("gates", "dispatch")
     # A product of two float32 values has 48 bits: float64 holds it, and the result is rounded once.
     with np.errstate(over="ignore", invalid="ignore"):
         grad[routing.samples] = gates[routing.samples, None].astype(np.float64) * dispatch[routing.slots]
@@ -65,51 +55,11 @@ def gradients(call: OpCall, routing: moe.Routing) -> Array:
     return grad
 
 
-def reference(call: OpCall) -> Baseline:
-    """gates[i] · dispatch[slot(i), :] for what is routed, +0 for the rest: the operator clears it itself (§3.1)."""
-    if call.tensor("dispatch").desc.is_empty:
-        return Baseline({"grad_input": np.zeros(call.tensor("grad_input").dims, np.float32)})
-    return Baseline({"grad_input": gradients(call, moe.routed(call))})
-
-
-def bound(call: OpCall) -> Mapping[str, Bound]:
-    """One product."""
-    return {"grad_input": Bound(np.abs(reference(call).outputs["grad_input"]), 1)}
-
-
-def theory(call: OpCall) -> Theory:
-    """Gates and routing, the rows that are read, all that is written; a product per routed element."""
-    samples, hidden = call.tensor("grad_input").dims
-    read = len(moe.routed(call).samples) * hidden
-    return Theory(io_bytes=12 * samples + 4 * read + 4 * samples * hidden, ops=read)
-
-
-# Mistakes beside those about the routing.
-
-
-def _slot_sums(call: OpCall) -> Mapping[str, Array]:
-    routing, grad = moe.routed(call), reference(call).outputs["grad_input"]
-    sums = np.zeros(call.tensor("dispatch").dims, np.float32)
-    with np.errstate(all="ignore"):
-        np.add.at(sums, routing.slots, grad[routing.samples])
-    grad[routing.samples] = sums[routing.slots]
-    return {"grad_input": grad}
-
-
-def _divided(call: OpCall) -> Mapping[str, Array]:
-    routing = moe.routed(call)
-    gates, dispatch = call.arrays("gates", "dispatch")
-    grad = np.zeros(call.tensor("grad_input").dims, np.float32)
-    with np.errstate(all="ignore"):
-        grad[routing.samples] = dispatch[routing.slots] / gates[routing.samples, None]
-    return {"grad_input": grad}
-
+# Mistakes beside those about the routing and gates.
 
 SUSPECTS: Final = {
-    **route_suspects("grad_input", gradients),
-    **factor_suspects("grad_input", gradients),
-    "samples of one slot are summed": _slot_sums,
-    "rows are divided by their gates": _divided,
+    **moe_suspects("grad_input", gradients, OPERANDS),
+    "samples of one slot are summed": partial(slot_sums, "grad_input", gradients),
 }
 
 
@@ -120,16 +70,15 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """One product, or 0."""
 
     def grad_input(sample: int, column: int) -> Fraction | float:
-        slot = None if call.tensor("dispatch").desc.is_empty else moe.literal_slot(call, sample)
+        slot = moe.literal_slot(call, sample)
         if slot is None:
             return Fraction(0)
-        value = float(products(call.array("gates")[sample], call.array("dispatch")[slot, column]))
-        return Fraction(value) if np.isfinite(value) else value
+        return fraction(float(products(call.array("gates")[sample], call.array("dispatch")[slot, column])))
 
     return {"grad_input": grad_input}
 
 
-# The kernel that the numpy backend runs: §3.1's two ways, by how many samples there are for a task.
+# The kernel that the numpy backend runs: every task has a part of the samples (§3.1).
 
 TASKS: Final = 16
 
@@ -144,29 +93,17 @@ def kernel(call: OpCall) -> Status:
         return Status.SUCCESS
     if grad.null:
         return Status.BAD_PARAM
-    without_slots = call.tensor("dispatch").dims[0] == 0
+    result, without_slots = call.array("grad_input"), call.tensor("dispatch").dims[0] == 0
     if not without_slots and any(call.tensor(name).null for name in INPUTS):
         return Status.BAD_PARAM
-    result = call.array("grad_input")
     result[...] = 0
-    if not without_slots:
-        _gather(call, result)
-    return Status.SUCCESS
-
-
-def _gather(call: OpCall, result: Array) -> None:
-    slots, gates, dispatch = moe.slots_read(call), call.array("gates"), call.array("dispatch")
+    if without_slots:
+        return Status.SUCCESS
+    slots, gates, dispatch = moe.slots_read(call), *call.arrays("gates", "dispatch")
     with np.errstate(over="ignore", invalid="ignore"):
-        if len(slots) > TASKS:
-            # Every task has a part of the samples.
-            for part in np.array_split(np.flatnonzero(slots >= 0), TASKS):
-                result[part] = dispatch[slots[part]] * gates[part, None]
-            return
-        # Every sample is shared by tasks, which have a part of the columns each.
-        for sample, slot in enumerate(slots.tolist()):
-            if slot >= 0:
-                for columns in np.array_split(np.arange(dispatch.shape[1]), TASKS // len(slots)):
-                    result[sample, columns] = gates[sample] * dispatch[slot, columns]
+        for part in np.array_split(np.flatnonzero(slots >= 0), TASKS):
+            result[part] = dispatch[slots[part]] * gates[part, None]
+    return Status.SUCCESS
 
 
 # With torch: rows are gathered.
@@ -174,38 +111,28 @@ def _gather(call: OpCall, result: Array) -> None:
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write grad_input."""
-    grad = outputs["grad_input"].zero_()
-    if call.tensor("dispatch").desc.is_empty:
-        return
     samples, slots = moe.torch_routing(call, inputs)
-    rows = inputs["dispatch"][slots]
     # Only what is routed is multiplied: 0 · NaN is NaN.
-    grad.index_copy_(0, samples, rows * inputs["gates"][samples, None])
+    rows = inputs["dispatch"][slots] * inputs["gates"][samples, None]
+    outputs["grad_input"].zero_().index_copy_(0, samples, rows)
 
 
-OPERATOR = Operator(
-    name="moe_dispatch_backward_data",
-    released_name="moe_dispatch_backward_data",
-    op_type=("MOE_DISPATCH_BACKWARD_DATA", 1303),
-    summary="Gives every sample the gradient of the slot that it went to, times its gate; 0 if there is none.",
-    inputs=tuple(map(moe.moe_input, INPUTS)),
+OPERATOR = moe.moe_operator(
+    "moe_dispatch_backward_data",
+    (1303, 20230216),
+    INPUTS,
     # §1.5.1; one product is rounded in one way.
-    outputs=(OutputSpec("grad_input", moe.SHAPES["grad_input"], {DType.FLOAT: exact()}, None),),
-    params=moe.moe_params("moe_dispatch_backward_data_param", 20230216, "MoeDispatchBackwardDataParam"),
-    axes=moe.AXES,
+    OutputSpec("grad_input", moe.SHAPES["grad_input"], {DType.FLOAT: exact()}, None),
+    gradients,
+    summary="Gives every sample the gradient of the slot that it went to, times its gate; 0 if there is none.",
     checks=CHECKS,
-    subsumed=moe.never_reached("gates", "indices", "locations"),
-    reference=reference,
-    bound=bound,
-    theory=theory,
+    # Lengths, which are not negative, are asked for before parameters.
+    subsumed={
+        **moe.never_large("gates", "indices", "locations"),
+        **dict.fromkeys(("samples", "hidden"), "it is the length of an axis, which is not negative"),
+    },
     kernel=kernel,
     suspects=SUSPECTS,
-    left_open={"subnormal": find_subnormal},
-    reductions=moe.SLOT_REDUCTIONS,
-    c_api=c_function(
-        "mluOpMoeDispatchBackwardData",
-        arguments=(HANDLE, *tensor(*INPUTS), *scalar(*moe.FIELDS), *tensor("grad_input")),
-    ),
     exact=elements,
     torch_kernel=torch_kernel,
 )

@@ -10,29 +10,27 @@ import numpy as np
 from mluops_gtest.authoring import (
     SIZE_NULL,
     Array,
-    Baseline,
     Bound,
     DType,
     OpCall,
-    Operator,
     OutputSpec,
     QueryChecks,
     Status,
-    Theory,
     checks,
     diff1_and_diff2,
 )
 from mluops_gtest.authoring import c_api as c
 from mluops_gtest.authoring.exact_numbers import ExactElement, products, total
-from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.sums import lattice_unit, odd_sums
 from mluops_gtest.authoring.suspects import Suspect
 
 from .._shared import moe_dispatch as moe
-from .._shared.wrong_moe_dispatch import by_slot, route_suspects
+from .._shared.moe_dispatch import routed
+from .._shared.wrong_moe_dispatch import moe_suspects, slot_sums
 
 INPUTS: Final = ("indices", "locations", "input", "dispatch")
 ALL: Final = (*INPUTS, "grad_gates")
+OPERANDS: Final = ("input", "dispatch")
 _QUERY: Final = "mluOpGetMoeDispatchBackwardGateWorkspaceSize"
 
 # What is checked, in normative order.
@@ -61,15 +59,8 @@ CHECKS = (
 _BLOCK: Final = 1 << 21
 
 
-def routed(call: OpCall) -> moe.Routing:
-    """The samples that have a sum; none without elements, where the pointers may be null."""
-    if call.tensor("dispatch").desc.is_empty:
-        return moe.Routing(np.empty(0, np.int64), np.empty(0, np.int64))
-    return moe.routed(call)
-
-
 def dots(call: OpCall, routing: moe.Routing) -> Array:
-    """grad_gates of samples that are routed in this way."""
+    """Σ_j dispatch[slot(i), j] · input[i, j] for what is routed, +0 for the rest: the operator clears it (§3.1)."""
     grad = np.zeros(call.tensor("grad_gates").dims, np.float32)
     step = max(1, _BLOCK // max(1, call.param("hidden")))
     for start in range(0, len(routing.samples), step):
@@ -81,11 +72,6 @@ def dots(call: OpCall, routing: moe.Routing) -> Array:
     # Which NaN an operation gives differs between processors.
     np.copyto(grad, np.float32(np.nan), where=np.isnan(grad))
     return grad
-
-
-def reference(call: OpCall) -> Baseline:
-    """Σ_j dispatch[slot(i), j] · input[i, j] for what is routed, +0 for the rest: the operator clears it (§3.1)."""
-    return Baseline({"grad_gates": dots(call, routed(call))})
 
 
 def bound(call: OpCall) -> Mapping[str, Bound]:
@@ -101,12 +87,6 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
     return {"grad_gates": Bound(magnitude, rows.shape[1] + 1, unit=lattice_unit(rows, dispatch), products=True)}
 
 
-def theory(call: OpCall) -> Theory:
-    """Routing, both rows of what is routed, the gradients; a product and an addition per element."""
-    read = len(routed(call).samples) * call.param("hidden")
-    return Theory(io_bytes=12 * call.param("samples") + 8 * read, ops=2 * read)
-
-
 # Mistakes beside those about the routing.
 
 
@@ -119,18 +99,9 @@ def sums_by(add: Callable[[Array], Array], call: OpCall) -> Mapping[str, Array]:
     return {"grad_gates": grad}
 
 
-def _slot_sums(call: OpCall) -> Mapping[str, Array]:
-    read, grad = routed(call), reference(call).outputs["grad_gates"]
-    sums = np.zeros(call.tensor("dispatch").dims[0], np.float32)
-    np.add.at(sums, read.slots, grad[read.samples])
-    grad[read.samples] = sums[read.slots]
-    return {"grad_gates": grad}
-
-
 SUSPECTS: Final[Mapping[str, Suspect]] = {
-    **route_suspects("grad_gates", dots),
-    "rows of input are by slot": lambda call: {"grad_gates": dots(by_slot("input", call), routed(call))},
-    "samples of one slot are summed": _slot_sums,
+    **moe_suspects("grad_gates", dots, OPERANDS),
+    "samples of one slot are summed": partial(slot_sums, "grad_gates", dots),
     "the largest product is taken": partial(sums_by, lambda terms: terms.max(axis=1)),
     "products have no sign": partial(sums_by, lambda terms: np.abs(terms).sum(axis=1)),
     "sums are divided by H": partial(sums_by, lambda terms: terms.mean(axis=1)),
@@ -144,8 +115,6 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """One sum, or 0."""
 
     def grad_gates(sample: int) -> Fraction | float:
-        if call.tensor("dispatch").desc.is_empty:
-            return Fraction(0)
         slot = moe.literal_slot(call, sample)
         if slot is None:
             return Fraction(0)
@@ -157,8 +126,6 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
 # The kernel that the numpy backend runs. §3.3: fewer samples than tasks are shared, and their parts are added up last.
 
 TASKS: Final = 16
-# Columns that are added up at a time.
-_TILE: Final = 1024
 
 
 def workspace_size(call: OpCall) -> int:
@@ -181,20 +148,12 @@ def kernel(call: OpCall) -> Status:
     if (call.workspace is None and call.workspace_size > 0) or any(call.tensor(name).null for name in ALL):
         return Status.BAD_PARAM
     slots, rows, dispatch, grad = moe.slots_read(call), *call.arrays("input", "dispatch", "grad_gates")
-    shared = TASKS // samples if samples < TASKS else 1
+    grad[...] = 0
     with np.errstate(over="ignore", invalid="ignore"):
-        for sample, slot in enumerate(slots.tolist()):
-            parts = np.array_split(np.arange(hidden), shared) if slot >= 0 else ()
-            partial = [_sum(rows[sample, part], dispatch[slot, part]) for part in parts]
-            grad[sample] = sum(partial, np.float32(0))
+        for sample in np.flatnonzero(slots >= 0):
+            parts = np.array_split(rows[sample] * dispatch[slots[sample]], max(1, TASKS // samples))
+            grad[sample] = sum((part.sum(dtype=np.float32) for part in parts), np.float32(0))
     return Status.SUCCESS
-
-
-def _sum(left: Array, right: Array) -> np.float32:
-    terms, result = left * right, np.float32(0)
-    for start in range(0, len(terms), _TILE):
-        result += terms[start : start + _TILE].sum(dtype=np.float32)
-    return result
 
 
 # With torch: sums of products of gathered rows.
@@ -202,46 +161,34 @@ def _sum(left: Array, right: Array) -> np.float32:
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write grad_gates."""
-    grad = outputs["grad_gates"].zero_()
-    if call.tensor("dispatch").desc.is_empty:
-        return
     samples, slots = moe.torch_routing(call, inputs)
     # Only what is routed is multiplied: 0 · NaN is NaN.
-    grad.index_copy_(0, samples, (inputs["dispatch"][slots] * inputs["input"][samples]).sum(dim=1))
+    outputs["grad_gates"].zero_().index_copy_(
+        0, samples, (inputs["dispatch"][slots] * inputs["input"][samples]).sum(dim=1)
+    )
 
 
-OPERATOR = Operator(
-    name="moe_dispatch_backward_gate",
-    released_name="moe_dispatch_backward_gate",
-    op_type=("MOE_DISPATCH_BACKWARD_GATE", 1304),
+OPERATOR = moe.moe_operator(
+    "moe_dispatch_backward_gate",
+    (1304, 135246),
+    INPUTS,
+    OutputSpec("grad_gates", moe.SHAPES["grad_gates"], {DType.FLOAT: diff1_and_diff2(3e-3)}, None),  # §1.5.1
+    dots,
     summary="Sums for every sample the products of its row and the slot that it went to; 0 if there is none.",
-    inputs=tuple(map(moe.moe_input, INPUTS)),
-    # §1.5.1.
-    outputs=(OutputSpec("grad_gates", moe.SHAPES["grad_gates"], {DType.FLOAT: diff1_and_diff2(3e-3)}, None),),
-    params=moe.moe_params("moe_dispatch_backward_gate_param", 135246, "MoeDispatchBackwardGateParam"),
-    axes=moe.AXES,
     checks=CHECKS,
     queries={_QUERY: QueryChecks(("handle_null", "arch", "input_desc_null", SIZE_NULL))},
     subsumed=moe.never_large("indices", "locations", "grad_gates"),
-    reference=reference,
     bound=bound,
-    theory=theory,
     kernel=kernel,
     workspace_size=workspace_size,
     order_free=True,
     suspects=SUSPECTS,
-    left_open={"subnormal": find_subnormal},
-    reductions=moe.SLOT_REDUCTIONS,
     c_api=c.c_function(
         "mluOpMoeDispatchBackwardGate",
         query=_QUERY,
         arguments=(
-            c.HANDLE,
-            *c.tensor(*INPUTS),
-            *c.scalar(*moe.FIELDS),
-            c.WORKSPACE,
-            c.WORKSPACE_SIZE,
-            *c.tensor("grad_gates"),
+            *(c.HANDLE, *c.tensor(*INPUTS), *c.scalar(*moe.FIELDS)),
+            *(c.WORKSPACE, c.WORKSPACE_SIZE, *c.tensor("grad_gates")),
         ),
         query_arguments=(c.HANDLE, *c.descriptor("input"), c.ASKED_SIZE),
     ),

@@ -1,7 +1,7 @@
 """Recipes: where the samples go; rows whose products nearly cancel, and rows of which few columns count."""
 
 from collections.abc import Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from mluops_gtest.authoring import Array, Draw, DType, Params, Recipe, RecipeOut
 from mluops_gtest.authoring.exact_numbers import products
 from mluops_gtest.authoring.sums import assert_conditioned, exact_sums
 
-from .._shared.moe_dispatch import MoeOperands, Special, Where, complete, draw_routing, moe_space, routed_by
+from .._shared.moe_dispatch import MoeOperands, Where, complete, draw_routing, moe_space, routed_by
 
 # What is looked at for conditioning: small cases wholly, network cases by their first samples.
 _CONDITION_PRODUCTS: Final = 1 << 20
@@ -70,4 +70,4 @@ def columns(
 
 
 RECIPES: Final[dict[str, Recipe]] = {**OPERANDS.recipes, "cancel": cancel, "columns": columns}
-SPACE: Final = moe_space(*get_args(Special), gates=False, cancel={}, columns={"at": (-1,), "others": 2.0**-12})
+SPACE: Final = moe_space(gates=("drawn",), cancel={}, columns={"at": (-1,), "others": 2.0**-12})

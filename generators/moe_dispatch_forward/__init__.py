@@ -6,30 +6,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Baseline,
-    Bound,
-    DType,
-    OpCall,
-    Operator,
-    OutputSpec,
-    Status,
-    TensorSpec,
-    Theory,
-    axis,
-    checks,
-    exact,
-)
-from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
-from mluops_gtest.authoring.exact_numbers import ExactElement, products
-from mluops_gtest.authoring.left_open import find_subnormal
+from mluops_gtest.authoring import Array, DType, OpCall, OutputSpec, Status, checks, exact
+from mluops_gtest.authoring.exact_numbers import ExactElement, fraction, products
 
 from .._shared import moe_dispatch as moe
-from .._shared.wrong_moe_dispatch import by_slot, factor_suspects, route_suspects
+from .._shared.wrong_moe_dispatch import moe_suspects
 
 INPUTS: Final = ("gates", "indices", "locations", "input")
 ALL: Final = (*INPUTS, "dispatch")
+OPERANDS: Final = ("gates", "input")
 
 # What is checked, in normative order.
 
@@ -60,7 +45,7 @@ CHECKS = (
 
 
 def written(call: OpCall, routing: moe.Routing) -> Array:
-    """dispatch after samples that are routed in this way."""
+    """gates[i] · input[i, :] where a sample is routed to, and what dispatch held elsewhere (§1.4: in place)."""
     gates, rows = call.arrays("gates", "input")
     dispatch = call.array("dispatch").copy()
     # §3.1.2: samples come in order, so of those of one slot the last wins. §2.1 assigns; the "+=" in §1.2 of
@@ -76,29 +61,11 @@ def written(call: OpCall, routing: moe.Routing) -> Array:
     return dispatch
 
 
-def reference(call: OpCall) -> Baseline:
-    """gates[i] · input[i, :] where a sample is routed to, and what dispatch held elsewhere (§1.4: in place)."""
-    return Baseline({"dispatch": written(call, moe.routed(call))})
-
-
 def untouched(call: OpCall) -> Array:
     """bool [E · K]: no sample is routed to the row."""
     rows = np.ones(call.tensor("dispatch").dims[0], bool)
     rows[moe.routed(call).slots] = False
     return rows
-
-
-def bound(call: OpCall) -> Mapping[str, Bound]:
-    """One product; what is no product is the same bit for bit."""
-    magnitude = np.where(untouched(call)[:, None], np.float32(0), np.abs(reference(call).outputs["dispatch"]))
-    return {"dispatch": Bound(magnitude, 1)}
-
-
-def theory(call: OpCall) -> Theory:
-    """Gates and routing, the rows that are read and written; a product per routed element."""
-    samples, hidden = call.tensor("input").dims
-    moved = len(moe.routed(call).samples) * hidden
-    return Theory(io_bytes=12 * samples + 8 * moved, ops=moved)
 
 
 # Mistakes beside those about the routing.
@@ -115,15 +82,11 @@ def _sums(call: OpCall) -> Mapping[str, Array]:
 
 
 def _cleared(call: OpCall) -> Mapping[str, Array]:
-    dispatch = reference(call).outputs["dispatch"]
-    dispatch[untouched(call)] = 0
-    return {"dispatch": dispatch}
+    return {"dispatch": np.where(untouched(call)[:, None], np.float32(0), written(call, moe.routed(call)))}
 
 
 SUSPECTS: Final = {
-    **route_suspects("dispatch", written),
-    **factor_suspects("dispatch", written),
-    "rows of input are by slot": lambda call: {"dispatch": written(by_slot("input", call), moe.routed(call))},
+    **moe_suspects("dispatch", written, OPERANDS),
     "samples of one slot are summed": _sums,
     "rows that no sample is routed to are cleared": _cleared,
 }
@@ -139,11 +102,9 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
         last[moe.literal_slot(call, sample)] = sample
 
     def dispatch(slot: int, column: int) -> Fraction | float:
-        value = float(call.array("dispatch")[slot, column])
-        if slot in last:
-            sample = last[slot]
-            value = float(products(call.array("gates")[sample], call.array("input")[sample, column]))
-        return Fraction(value) if np.isfinite(value) else value
+        if slot not in last:
+            return fraction(call.array("dispatch")[slot, column])
+        return fraction(float(products(call.array("gates")[last[slot]], call.array("input")[last[slot], column])))
 
     return {"dispatch": dispatch}
 
@@ -186,35 +147,21 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
     outputs["dispatch"].index_copy_(0, slots, inputs["input"][samples] * inputs["gates"][samples, None])
 
 
-OPERATOR = Operator(
-    name="moe_dispatch_forward",
-    released_name="moe_dispatch_forward",
-    op_type=("MOE_DISPATCH_FORWARD", 1305),
-    summary="Writes the row of every sample, times its gate, to the slot that it is routed to; other slots stay.",
-    inputs=(
-        *map(moe.moe_input, INPUTS),
-        TensorSpec("dispatch_before", moe.SHAPES["dispatch"], (DType.FLOAT,), None, becomes="dispatch"),
-    ),
+OPERATOR = moe.moe_operator(
+    "moe_dispatch_forward",
+    (1305, 23333),
+    (*INPUTS, "dispatch_before"),
     # §1.5.1; one product is rounded in one way. §1.4: in place, so rows that no sample is routed to keep their bits.
-    outputs=(OutputSpec("dispatch", moe.SHAPES["dispatch"], {DType.FLOAT: exact()}, None, kept=untouched),),
-    params=moe.moe_params("moe_dispatch_forward_param", 23333, "MoeDispatchForwardParam"),
-    axes={**moe.AXES, "hidden": axis("hidden", of="input")},
+    OutputSpec("dispatch", moe.SHAPES["dispatch"], {DType.FLOAT: exact()}, None, kept=untouched),
+    written,
+    summary="Writes the row of every sample, times its gate, to the slot that it is routed to; other slots stay.",
     checks=CHECKS,
     subsumed={
         **moe.never_large("gates", "indices", "locations"),
         "input_large": "dispatch has as many elements at least, since samples have a slot each",
     },
-    reference=reference,
-    bound=bound,
-    theory=theory,
     kernel=kernel,
     suspects=SUSPECTS,
-    left_open={"subnormal": find_subnormal},
-    reductions=moe.SLOT_REDUCTIONS,
-    c_api=c_function(
-        "mluOpMoeDispatchForward",
-        arguments=(HANDLE, *tensor(*INPUTS), *scalar(*moe.FIELDS), *tensor("dispatch")),
-    ),
     exact=elements,
     torch_kernel=torch_kernel,
 )

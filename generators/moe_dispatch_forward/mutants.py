@@ -4,32 +4,20 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, OpCall, mistakes
-from mluops_gtest.authoring.roundings import flushed
+from mluops_gtest.authoring import Array, OpCall
 from mluops_gtest.authoring.suspects import misread
 
 from .._shared import moe_dispatch as moe
-from .._shared.wrong_moe_dispatch import computed, moe_mutants
-from . import INPUTS, OPERATOR, TASKS, kernel, untouched, written
+from .._shared.wrong_moe_dispatch import computed, flushing, moe_mutants
+from . import INPUTS, OPERANDS, OPERATOR, written
 
-_OUTPUT: Final = "dispatch"
 _TILE: Final = 64
-
-
-def _zero_gates(call: OpCall) -> Array:
-    samples, slots = moe.routed(call) if OPERATOR.answer(call).check is None else (np.empty(0, np.int64),) * 2
-    return slots[call.array("gates")[samples] == 0] if len(samples) else slots
-
-
-def _added(call: OpCall) -> Array:
-    before = call.array(_OUTPUT).copy()
-    return np.where(untouched(call)[:, None], before, before + written(call, moe.routed(call)))
 
 
 def _gathered(call: OpCall) -> Array:
     """The sample's place and the slot are exchanged."""
     samples, slots = moe.routed(call)
-    gates, rows, dispatch = call.array("gates"), call.array("input"), call.array(_OUTPUT).copy()
+    gates, rows, dispatch = call.array("gates"), call.array("input"), call.array("dispatch").copy()
     fits = slots < len(rows)
     dispatch[samples[fits]] = gates[slots[fits], None] * rows[slots[fits]]
     return dispatch
@@ -50,36 +38,10 @@ def _masked(call: OpCall) -> Array:
     return dispatch
 
 
-def _flushed(call: OpCall) -> None:
-    call.array(_OUTPUT)[...] = flushed(call.array(_OUTPUT))
-
-
 MUTANTS: Final = (
-    *moe_mutants(OPERATOR, written, ("gates", "input"), _OUTPUT, "slots"),
-    *mistakes.suspected(
-        OPERATOR,
-        {
-            "slot_sums": "samples of one slot are summed",
-            "cleared": "rows that no sample is routed to are cleared",
-            "rows_by_slot": "rows of input are by slot",
-        },
-    ),
-    mistakes.left("zero_gates_left", "leaves slots whose gate is 0", kernel, _OUTPUT, _zero_gates),
+    *moe_mutants(OPERATOR, written, OPERANDS, "slots"),
     computed(OPERATOR, "masked", "multiplies with 0 what is not routed", _masked),
-    computed(OPERATOR, "added", "adds to what dispatch holds", _added),
     computed(OPERATOR, "gathered", "gathers rows instead of scattering them", _gathered),
-    computed(
-        OPERATOR, "last_tile_misplaced", "reads the last partial tile of 64 samples elsewhere", _last_tile_misplaced
-    ),
-    *mistakes.tails_left(kernel, _OUTPUT, 1, "columns", (TASKS, 16, 64)),
-    mistakes.part_left(kernel, _OUTPUT, 1, "columns"),
-    mistakes.input_cleared(kernel, "gates"),
-    mistakes.input_cleared(kernel, "locations"),
+    computed(OPERATOR, "tile_misplaced", "reads the last partial tile of 64 samples elsewhere", _last_tile_misplaced),
 )
-
-
-# A device may take subnormal numbers for 0.
-
-VARIANTS: Final = {
-    "subnormal": (mistakes.spoilt("tiny_floats_flushed", "writes 0 for subnormal floats", kernel, _flushed),)
-}
+VARIANTS: Final = {"subnormal": (flushing(OPERATOR, OPERANDS),)}

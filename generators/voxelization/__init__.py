@@ -60,7 +60,6 @@ CHECKS = (
 
 # Which cell a point is in. float64 is enough: rounding decides nothing (see `precondition`).
 
-
 Rounding = Callable[[Array], Array]
 
 
@@ -135,32 +134,31 @@ class Met(NamedTuple):
     places: Array
 
 
-def in_order(cells: Array, inside: Array) -> Met:
-    """§3.1: voxels are numbered as points meet them, and as many as there are cells."""
-    points = np.flatnonzero(inside)
-    met = cells[points]
-    # Rows that are equal so far share a rank, which the next column refines; a key of all cells may have any length.
-    rank = np.zeros(len(points), np.int64)
-    for column in met.T:
-        levels, place = np.unique(column, return_inverse=True)
-        rank = np.unique(rank * len(levels) + place, return_inverse=True)[1]
-    _, first = np.unique(rank, return_index=True)
-    voxels = np.argsort(np.argsort(first))[rank]
-    return Met(points, voxels, places_of(voxels))
-
-
-def places_of(voxels: Array) -> Array:
-    """How many points of its voxel come before each."""
+def numbered(points: Array, voxels: Array) -> Met:
+    """The place of a point is how many of its voxel come before."""
     # §3.1's example counts the ninth point as the voxel's second; it is the third.
-    order = np.argsort(voxels, kind="stable")
-    counts = np.bincount(voxels)
+    order, counts = np.argsort(voxels, kind="stable"), np.bincount(voxels)
     places = np.empty(len(voxels), np.int64)
     places[order] = np.arange(len(voxels)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return places
+    return Met(points, voxels, places)
 
 
-def write(call: OpCall, cells: Array, met: Met) -> dict[str, Array]:
-    """All outputs."""
+def in_order(cells: Array, inside: Array, *, ascending: bool = False) -> Met:
+    """§3.1: voxels are numbered as points meet them, and as many as there are cells; or as their cells ascend."""
+    points = np.flatnonzero(inside)
+    _, first, rank = np.unique(cells[points], axis=0, return_index=True, return_inverse=True)
+    voxels = rank.reshape(-1) if ascending else np.argsort(np.argsort(first))[rank.reshape(-1)]
+    return numbered(points, voxels)
+
+
+Place = Callable[[Array, Array, Array], tuple[Array, Array]]
+Meet = Callable[[Array, Array], Met]
+
+
+def voxelize(call: OpCall, place: Place = in_cells, meet: Meet = in_order) -> dict[str, Array]:
+    """All outputs; `place` finds cells, `meet` numbers them."""
+    cells, inside = place(*call.arrays("points", "voxel_size", "coors_range"))
+    met = meet(cells, inside)
     # §1.3 lets the caller preset nothing: everything is owned, +0 and 0 where nothing lands.
     arrays = {name: np.zeros(arg.dims, arg.dtype.storage) for name, arg in call.outputs.items() if arg is not None}
     most_voxels, most_points, _ = arrays["voxels"].shape
@@ -176,25 +174,11 @@ def write(call: OpCall, cells: Array, met: Met) -> dict[str, Array]:
     return arrays
 
 
-Place = Callable[[Array, Array, Array], tuple[Array, Array]]
-
-
-def voxelize(call: OpCall, place: Place = in_cells, meet: Callable[[Array, Array], Met] = in_order) -> dict[str, Array]:
-    """All outputs; `place` finds cells, `meet` numbers them."""
-    cells, inside = place(*call.arrays("points", "voxel_size", "coors_range"))
-    return write(call, cells, meet(cells, inside))
-
-
 def _point_lost(call: OpCall, index: int) -> Mapping[str, Array]:
     """The point lies outside."""
     points, limits = call.array("points").copy(), call.array("coors_range")
     points[index, :3] = limits[:3] - 4 * (limits[3:] - limits[:3])
     return {"points": points}
-
-
-def reference(call: OpCall) -> Baseline:
-    """voxels, coors, num_points_per_voxel and voxel_num."""
-    return Baseline(voxelize(call))
 
 
 def theory(call: OpCall) -> Theory:
@@ -206,36 +190,23 @@ def theory(call: OpCall) -> Theory:
 # Mistakes that kernels make about cells, about the order of voxels, and at their limits.
 
 
-def by_coordinates(cells: Array, inside: Array) -> Met:
-    """Voxels are numbered as their cells ascend, the first column first."""
-    points = np.flatnonzero(inside)
-    voxels = np.unique(cells[points], axis=0, return_inverse=True)[1].reshape(-1)
-    return Met(points, voxels, places_of(voxels))
-
-
-def at_limits(change: Callable[[Met, int, int], Met]) -> Suspect:
-    """`change` gets what is met, max_voxels and max_points."""
+def moving(change: Callable[[Met, int, int], Array]) -> Suspect:
+    """Other voxels, −1 for none, of what is met, by that, max_voxels and max_points."""
 
     def outputs(call: OpCall) -> Mapping[str, Array]:
-        limits = call.param("max_voxels"), call.param("max_points")
-        return voxelize(call, meet=lambda *cells: change(in_order(*cells), *limits))
+        def meet(*cells: Array) -> Met:
+            met = in_order(*cells)
+            voxels = change(met, call.param("max_voxels"), call.param("max_points"))
+            return numbered(met.points[voxels >= 0], voxels[voxels >= 0])
+
+        return voxelize(call, meet=meet)
 
     return outputs
 
 
-def _until_full(met: Met, most_voxels: int, _: int) -> Met:
-    return Met(*(column[: int(np.argmax(np.append(met.voxels, most_voxels) >= most_voxels))] for column in met))
-
-
-def _revived(met: Met, most_voxels: int, _: int) -> Met:
-    voxels = np.minimum(met.voxels, most_voxels - 1)
-    return Met(met.points, voxels, places_of(voxels))
-
-
-def _last_points(met: Met, _: int, most_points: int) -> Met:
-    counts = np.bincount(met.voxels)[met.voxels] if len(met.voxels) else met.voxels
-    places = met.places - np.maximum(counts - most_points, 0)
-    return Met(met.points, met.voxels, np.where(places < 0, places + np.iinfo(np.int32).max, places))
+def only(taken: Callable[[Met, int, int], Array]) -> Suspect:
+    """Some of the points, by the same."""
+    return moving(lambda met, *limits: np.where(taken(met, *limits), met.voxels, -1))
 
 
 SUSPECTS: Final[Mapping[str, Suspect]] = {
@@ -244,10 +215,12 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
     "the grid is rounded down": lambda call: voxelize(call, partial(in_cells, whole=np.floor)),
     "the grid is rounded up": lambda call: voxelize(call, partial(in_cells, whole=np.ceil)),
     "cells behind the grid are inside": lambda call: voxelize(call, partial(in_cells, more=1)),
-    "voxels stand in the order of their coordinates": lambda call: voxelize(call, meet=by_coordinates),
-    "nothing counts any more when a cell finds no voxel": at_limits(_until_full),
-    "points of cells without a voxel go to the last voxel": at_limits(_revived),
-    "the last points of a voxel are taken": at_limits(_last_points),
+    "voxels stand in the order of coordinates": lambda call: voxelize(call, meet=partial(in_order, ascending=True)),
+    "nothing counts any more when a cell finds no voxel": only(lambda met, n, _: np.cumsum(met.voxels >= n) == 0),
+    "points of cells without a voxel go to the last voxel": moving(lambda met, n, _: np.minimum(met.voxels, n - 1)),
+    "the last points of a voxel are taken": only(
+        lambda met, _, s: met.places >= np.bincount(met.voxels)[met.voxels] - s
+    ),
 }
 
 
@@ -258,90 +231,76 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """The voxels are the first cells that points are in, and their points the first of each."""
     points = call.array("points")
     size, limits = ([fraction(value) for value in call.array(name)] for name in ("voxel_size", "coors_range"))
-    space = list(zip(size, limits[:3], limits[3:], strict=True))
     # Halves away from zero.
-    grid = [math.floor((high - low) / length + Fraction(1, 2)) for length, low, high in space]
+    grid = [math.floor((limits[3 + a] - limits[a]) / size[a] + Fraction(1, 2)) for a in range(3)]
     members: dict[tuple[int, ...], list[int]] = {}
     for number, point in enumerate(points):
-        cell = tuple(
-            math.floor((fraction(p) - low) / length) for p, (length, low, _) in zip(point, space, strict=False)
-        )
-        if all(0 <= c < cells for c, cells in zip(cell, grid, strict=True)):
+        cell = tuple(math.floor((fraction(point[a]) - limits[a]) / size[a]) for a in range(3))
+        if all(0 <= cell[a] < grid[a] for a in range(3)):
             members.setdefault(cell, []).append(number)
     found = [(cell, mine[: call.param("max_points")]) for cell, mine in members.items()][: call.param("max_voxels")]
+    # Behind them all voxels are empty.
+    found += [((0, 0, 0), [])] * (call.param("max_voxels") - len(found))
 
     def voxels(voxel: int, place: int, feature: int) -> Fraction | float:
-        mine = found[voxel][1] if voxel < len(found) else []
+        mine = found[voxel][1]
         return fraction(points[mine[place], feature]) if place < len(mine) else Fraction(0)
 
     return {
         "voxels": voxels,
-        "coors": lambda voxel, axis: found[voxel][0][2 - axis] if voxel < len(found) else 0,
-        "num_points_per_voxel": lambda voxel: len(found[voxel][1]) if voxel < len(found) else 0,
-        "voxel_num": lambda _: len(found),
+        "coors": lambda voxel, axis: found[voxel][0][2 - axis],
+        "num_points_per_voxel": lambda voxel: len(found[voxel][1]),
+        "voxel_num": lambda _: sum(bool(mine) for _, mine in found),
     }
 
 
 # The kernel that the numpy backend runs: one point after the other, cells in a dictionary, quotients in float32.
 
-_RANKS: Final = (2, 1, 1, 3, 2, 1, 1)
-
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then give every point its place."""
-    early = _early_status(call)
-    if early is not None:
+    if (early := _early_status(call)) is not None:
         return early
     points, size, limits = call.arrays("points", "voxel_size", "coors_range")
     cells = np.floor((points[:, :3] - limits[:3]) / size)
-    inside = np.ones(len(points), bool)
-    for axis_, span in enumerate((limits[3:] - limits[:3]) / size):
-        inside &= (cells[:, axis_] >= 0) & (cells[:, axis_] < math.floor(float(span) + 0.5))
-    numbers = np.flatnonzero(inside)
+    grid = np.floor(((limits[3:] - limits[:3]) / size).astype(np.float64) + 0.5)
+    numbers = np.flatnonzero(((cells >= 0) & (cells < grid)).all(axis=1))
     voxels, coors, counts, voxel_num = call.arrays(*call.outputs)
-    most_voxels, most_points, features = voxels.shape
-    numbered: dict[tuple[int, ...], int] = {}
-    met, rows, targets = [0] * most_voxels, [], []
-    for number, cell in zip(numbers.tolist(), map(tuple, cells[numbers].astype(np.int64).tolist()), strict=True):
-        voxel = numbered.get(cell, -1)
-        if voxel < 0 and len(numbered) < most_voxels:
-            voxel = numbered[cell] = len(numbered)
-        if voxel >= 0 and met[voxel] < most_points:
-            rows.append(number)
-            targets.append(voxel * most_points + met[voxel])
-            met[voxel] += 1
-    voxels[...], coors[...] = 0, 0
-    voxels.reshape(-1, features)[targets] = points[rows]
-    coors[: len(numbered)] = np.array([*numbered], np.int32).reshape(-1, 3)[:, ::-1]
-    counts[...], voxel_num[...] = met, len(numbered)
+    voxels[...], coors[...], counts[...] = 0, 0, 0
+    known: dict[tuple[int, ...], int] = {}
+    for number, cell in zip(numbers, map(tuple, cells[numbers].astype(np.int64).tolist()), strict=True):
+        if cell not in known and len(known) < len(voxels):
+            coors[len(known)] = cell[::-1]
+            known[cell] = len(known)
+        voxel = known.get(cell, -1)
+        if voxel >= 0 and counts[voxel] < voxels.shape[1]:
+            voxels[voxel, counts[voxel]] = points[number]
+            counts[voxel] += 1
+    voxel_num[...] = len(known)
     return Status.SUCCESS
 
 
 def _early_status(call: OpCall) -> Status | None:
     """The status of a call that is refused or has nothing to write; None where it must be computed."""
     args = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-    if call.handle is None or len(args) < len(_RANKS):
+    if call.handle is None or len(args) < 7:
         return Status.BAD_PARAM
     if call.handle.arch < 370:
         return Status.ARCH_MISMATCH
-    if not call.param("deterministic") or tuple(len(arg.dims) for arg in args) != _RANKS:
-        return Status.BAD_PARAM
-    most_voxels, most_points, features = call.param("max_voxels"), call.param("max_points"), args[0].dims[1]
-    if [arg.dims for arg in args[1:]] != [
-        (3,), (6,), (most_voxels, most_points, features), (most_voxels, 3), (most_voxels,), (1,),
-    ]:  # fmt: skip
-        return Status.BAD_PARAM
-    if call.param("ndim") != 3:
+    most, places, points = call.param("max_voxels"), call.param("max_points"), args[0].desc
+    dims = [(3,), (6,), (most, places, *points.dims[1:]), (most, 3), (most,), (1,)]
+    is_described = len(points.dims) == 2 and [arg.dims for arg in args[1:]] == dims
+    if not (call.param("deterministic") and is_described and call.param("ndim") == 3):
         return Status.BAD_PARAM
     if any(arg.desc.is_strided for arg in args):
         return Status.NOT_SUPPORTED
     if [arg.dtype for arg in args] != [DType.FLOAT] * 4 + [DType.INT32] * 3:
         return Status.BAD_PARAM
-    if max(args[0].desc.count, args[4].desc.count) >= 1 << 31:
+    if max(points.count, 3 * most) >= 1 << 31:
         return Status.NOT_SUPPORTED
-    if 0 in args[0].dims or (call.workspace is None and call.workspace_size > 0):
+    if points.count == 0 or (call.workspace is None and call.workspace_size > 0):
         return Status.BAD_PARAM
-    if most_voxels == 0 or most_points == 0:
+    if 0 in (most, places):
         return Status.SUCCESS
     return Status.BAD_PARAM if any(arg.null for arg in args) else None
 
@@ -361,23 +320,22 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
     numbers = ((cells >= 0) & (cells < grid)).all(dim=1).nonzero().squeeze(1)
     if not len(numbers):
         return
-    rows, row_of, counts = torch.unique(cells[numbers], dim=0, return_inverse=True, return_counts=True)
-    # Sorted by row, the first point of every row stands where those of the rows before end.
-    by_row = torch.argsort(row_of, stable=True)
-    starts = counts.cumsum(0) - counts
-    order = torch.argsort(by_row[starts])
-    voxels = torch.empty_like(order)
-    voxels[order] = torch.arange(len(order), device=order.device)
-    places = torch.empty_like(by_row)
-    places[by_row] = torch.arange(len(by_row), device=by_row.device) - torch.repeat_interleave(starts, counts)
+    rows, row_of = torch.unique(cells[numbers], dim=0, return_inverse=True)
+    every = torch.arange(len(numbers), device=row_of.device)
+    order = torch.argsort(
+        torch.zeros_like(every[: len(rows)]).scatter_reduce_(0, row_of, every, "amin", include_self=False)
+    )
+    voxels = torch.argsort(order)[row_of]
+    # Sorted by voxel, a point's place is its distance from where the voxel begins.
+    counts, by_voxel = torch.bincount(voxels), torch.argsort(voxels, stable=True)
+    places = torch.empty_like(every)
+    places[by_voxel] = every - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
     most_voxels, most_points = call.param("max_voxels"), call.param("max_points")
-    fits = (voxels[row_of] < most_voxels) & (places < most_points)
-    chosen, found = order[:most_voxels], min(len(order), most_voxels)
+    fits, found = (voxels < most_voxels) & (places < most_points), min(len(order), most_voxels)
     # Integers of the same size: NaN payloads pass unchanged.
-    bits = outputs["voxels"].view(torch.int32)
-    bits[voxels[row_of][fits], places[fits]] = points.view(torch.int32)[numbers[fits]]
-    outputs["coors"][:found] = rows[chosen].flip(1).to(torch.int32)
-    outputs["num_points_per_voxel"][:found] = counts[chosen].clamp(max=most_points).to(torch.int32)
+    outputs["voxels"].view(torch.int32)[voxels[fits], places[fits]] = points.view(torch.int32)[numbers[fits]]
+    outputs["coors"][:found] = rows[order[:found]].flip(1).to(torch.int32)
+    outputs["num_points_per_voxel"][:found] = counts[:found].clamp(max=most_points).to(torch.int32)
     outputs["voxel_num"].fill_(found)
 
 
@@ -416,7 +374,7 @@ OPERATOR = Operator(
     subsumed={"voxel_num_strided": "its one axis has one place, where no stride matters"},
     # The operator's own up to the early return, where the size stays as it was.
     queries={"mluOpGetVoxelizationWorkspaceSize": QueryChecks()},
-    reference=reference,
+    reference=lambda call: Baseline(voxelize(call)),
     bound=Bound.copied("voxels"),
     precondition=precondition,
     theory=theory,

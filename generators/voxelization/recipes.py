@@ -30,14 +30,17 @@ def made(params: Params, points: Array, size: Array, limits: Array) -> RecipeOut
     if undecided(points[:, :3], size, limits).any():
         raise ValueError("rounding decides about a cell")
     met = in_order(*in_cells(points, size, limits))
-    needed = {
-        "max_points": int(met.places.max(initial=-1)) + 2,
-        "max_voxels": int(met.voxels.max(initial=-1)) + 2,
-    }
-    p: dict[str, Any] = {**needed, "ndim": 3, "deterministic": True, **params}
-    dims = (p["max_voxels"], p["max_points"], points.shape[1])
-    outputs = {"voxels": dims, "coors": (dims[0], 3), "num_points_per_voxel": (dims[0],), "voxel_num": (1,)}
+    most_points, most_voxels = (int(of.max(initial=-1)) + 2 for of in (met.places, met.voxels))
+    p = {"max_points": most_points, "max_voxels": most_voxels, "ndim": 3, "deterministic": True, **params}
+    dims: tuple[Any, ...] = (p["max_voxels"], p["max_points"], points.shape[1])
+    outputs = {"voxels": dims, "coors": (dims[0], 3), "num_points_per_voxel": dims[:1], "voxel_num": (1,)}
     return RecipeOutput({"points": points, "voxel_size": size, "coors_range": limits}, p, outputs=outputs)
+
+
+def _table(draw: Draw, dtype: DType, xyz: Array, features: int, values: Values) -> Array:
+    """Points of these coordinates; all else is drawn."""
+    more = _bit_patterns(draw, dtype, (len(xyz), features - 3), values) if features > 3 else xyz[:, 3:]
+    return np.concatenate([xyz.astype("<f4"), more], axis=1, dtype="<f4")
 
 
 def _cells(draw: Draw, grid: Triple, occupied: int) -> Array:
@@ -49,9 +52,8 @@ def _cells(draw: Draw, grid: Triple, occupied: int) -> Array:
         cells = np.stack(np.unravel_index(stream.sample(total, occupied), grid), axis=1)
     else:
         # Too many to shuffle.
-        rows = np.stack(
-            [draw.stream(f"cells {a}").integers(0, n, 2 * occupied + 8) for a, n in enumerate(grid)], axis=1
-        )
+        axes = [draw.stream(f"cells {a}").integers(0, n, 2 * occupied + 8) for a, n in enumerate(grid)]
+        rows = np.stack(axes, axis=1)
         cells = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])][:occupied]
     for place, corner in enumerate((np.array(grid) - 1, np.zeros(3, np.int64))):
         same = (cells == corner).all(axis=1)
@@ -109,11 +111,9 @@ def gridded(
             # Twice as far as rounding may reach, and what rounding these points costs.
             reach = np.maximum(1, np.abs(own) + 2 * np.abs(low) / size + 1) * 2.0**-19
             part = np.where(part % 2, 1 - reach, reach)
-    table = np.empty((points, features), "<f4")
-    table[:, :3] = low + (own + part) * size.astype(np.float64)
-    if features > 3:
-        table[:, 3:] = _bit_patterns(draw, dtype, (points, features - 3), values)
-    return made(params, table, size, limits)
+    return made(
+        params, _table(draw, dtype, low + (own + part) * size.astype(np.float64), features, values), size, limits
+    )
 
 
 def listed(
@@ -131,10 +131,7 @@ def listed(
     """The points, sizes of cells and limits that the declaration lists, in eighths."""
     if not len(x) == len(y) == len(z) or len(limits) != 6:
         raise ValueError("every point has x, y and z, and the space six limits")
-    table = np.empty((len(x), features), "<f4")
-    table[:, :3] = np.stack([x, y, z], axis=1) / 8
-    if features > 3:
-        table[:, 3:] = _bit_patterns(draw, dtype, (len(x), features - 3), "full")
+    table = _table(draw, dtype, np.stack([x, y, z], axis=1) / 8, features, "full")
     return made(params, table, (np.array(size) / 8).astype("<f4"), (np.array(limits) / 8).astype("<f4"))
 
 

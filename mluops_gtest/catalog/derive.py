@@ -36,8 +36,10 @@ from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.number_ranges import case_symbols
 from mluops_gtest.catalog.violation_search import Kinds, Look, Search, call_key
 from mluops_gtest.catalog.violations import NULL, STRIDED, Kind, Violation, violation_between
+from mluops_gtest.core.buffers import BUFFER_LIMIT
 from mluops_gtest.core.call import Space
 from mluops_gtest.core.case import Case, CaseDraft
+from mluops_gtest.core.declaration import Check
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import SPACE, KnownOperators
 from mluops_gtest.core.shape import ShapeError
@@ -246,10 +248,16 @@ def _neighbour(search: Search, base: str, kind: Kind, name: str, draft: CaseDraf
         look = search.look(base, kinds)
         if look is None or look.answer is None or not look.is_defined:
             continue
-        if look.answer > own and checks[look.answer].status != checks[own].status:
-            doc = f"{checks[own].doc}: just valid for {name}; {checks[look.answer].message}"
+        answering = checks[look.answer]
+        if look.answer > own and answering.status != checks[own].status and not _clears_no_memory(answering, look.case):
+            doc = f"{checks[own].doc}: just valid for {name}; {answering.message}"
             return replace(_derived(search, look, CHECKS, case), doc=doc)
     return Unseen(name, "", case, NOT_TOLD)
+
+
+def _clears_no_memory(check: Check, case: Case) -> bool:
+    """Who clears outputs before that check answers would write where no buffer is."""
+    return any(one.id in check.may_clear and one.desc.nbytes > BUFFER_LIMIT for one in case.outputs)
 
 
 def _completed(operator: Operator, base: CaseDraft, case: DerivedCase) -> DerivedCase | None:

@@ -152,6 +152,14 @@ def test_just_valid_calls_compute_or_are_answered_by_a_later_check(pick):
     assert pick.find("scale_minus_0_limit").params == {"scale": -0.0}
 
 
+def test_a_just_valid_call_leaves_no_output_to_clear_that_has_no_memory(pick, monkeypatch):
+    monkeypatch.setattr("mluops_gtest.catalog.derive.BUFFER_LIMIT", 8000)  # out has 12000 bytes
+    checks = (replace(one, may_clear=("out",) * (one.name == "table_ptr_null")) for one in pick.operator.checks)
+    cases, _ = pick.derive(with_checks(pick.operator, checks))
+    limit = next(case for case in cases if case.name == "picks_all_n_1000_limit")
+    assert limit.expect.null_pointer == ("index",)
+
+
 def test_a_constant_answer_carries_its_reason(pick):
     constant = with_fields(pick.operator, reference=lambda call: _ones(pick.operator.reference(call)))
     cases, _ = pick.derive(constant, drafts=dict(pick.drafts, valid=_degenerate(pick.drafts["valid"])))
