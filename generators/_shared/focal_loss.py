@@ -214,6 +214,7 @@ class Focal:
     def bound(self, call: OpCall) -> Mapping[str, Bound]:
         """How far the formula moves where p, its logarithms and the power err; FAST takes ln of a rounded pt."""
         is_fast = call.param("prefer") == FAST
+        is_rounded_twice = has_weight(call) and call.tensor(self.output).dtype is DType.HALF
 
         def compute(rows: slice) -> Array:
             r = read(call, rows)
@@ -228,6 +229,8 @@ class Focal:
             least = np.maximum(q - _ERROR, 0) ** r.gamma * np.maximum(1 - skew, 0) * np.maximum(last - off, 0)
             value = power * last
             error = np.maximum(most - value, value - least) + _ERROR * value
+            # Half may be rounded before the weight, too.
+            error += is_rounded_twice * (2.0**-11 * value + 2.0**-25 / np.maximum(np.abs(alpha), 2.0**-25))
             # What a device without subnormal numbers loses.
             steps: Array = (np.abs(alpha * r.factor) * error + 2.0**-125) / _STEP
             return steps
