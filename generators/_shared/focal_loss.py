@@ -5,7 +5,7 @@ N rows, C classes, pt the probability of the right answer, q = 1 − pt; § is a
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any, Final, Literal, NamedTuple, get_args
@@ -20,11 +20,13 @@ from mluops_gtest.authoring import (
     DType,
     EnumSpec,
     OpCall,
+    Operator,
     OutputSpec,
     ParamField,
     ParamMessage,
     Params,
     RecipeOutput,
+    Status,
     TensorSpec,
     Theory,
     axis,
@@ -42,46 +44,7 @@ _PREFERENCES: Final = {"COMPUTATION_FAST": 0, "COMPUTATION_HIGH_PRECISION": 1, "
 _REDUCTIONS: Final = {"LOSS_REDUCTION_NONE": 0, "LOSS_REDUCTION_SUM": 1, "LOSS_REDUCTION_MEAN": 2}
 
 
-def focal_inputs(target: TensorSpec) -> tuple[TensorSpec, ...]:
-    """Nobody looks at layouts."""
-    weight = TensorSpec("weight", "[C]", FLOATS, None, optional=True)
-    return TensorSpec("input", "[N, C]", FLOATS, None), target, weight
-
-
-AXES: Final = {"rows": axis("N", of="input"), "columns": axis("C", of="input")}
-
-
-def focal_params(
-    name: str, number: int, message: str, fields: tuple[int, int, int, int], preferences: tuple[int, ...]
-) -> ParamMessage:
-    """prefer, reduction, alpha and gamma by these numbers; what else is preferred or reduced is refused."""
-    prefer, reduction, alpha, gamma = fields
-    enums = EnumSpec("ComputationPreference", _PREFERENCES), EnumSpec("LossReduction", _REDUCTIONS)
-    return ParamMessage(
-        name,
-        number,
-        message,
-        (
-            ParamField("prefer", prefer, "enum", default=1, enum=enums[0], allowed=preferences),
-            ParamField("reduction", reduction, "enum", "required", default=0, enum=enums[1], allowed=(0,)),
-            ParamField("alpha", alpha, "float", "required", 0.25),
-            ParamField("gamma", gamma, "float", "required", 2.0),
-        ),
-    )
-
-
-def focal_output(name: str) -> OutputSpec:
-    """§1.5.1: 0.3 %, in both types; its second rule needs the error of a GPU, which no file holds."""
-    return OutputSpec(name, "[N, C]", dict.fromkeys(FLOATS, diff1_and_diff2(3e-3)), None)
-
-
-def focal_function(name: str, output: str) -> Any:
-    """The C function: weight_desc and weight are null where there is no weight."""
-    order = (*scalar("prefer", "reduction"), *tensor("input", "target", "weight"), *scalar("alpha", "gamma"))
-    return c_function(name, arguments=(HANDLE, *order, *tensor(output)))
-
-
-# What is read of a call.
+Kernel = Callable[[OpCall], Status]
 
 
 def has_weight(call: OpCall) -> bool:
@@ -150,14 +113,12 @@ def gradient_element(p: Decimal, is_target: bool, alpha: Decimal, gamma: Decimal
 # The errors of right implementations, in steps of 2^-24: no bound per element is stated. Measured, §1.5.1 allows them:
 # every float32 log, exp, power and quotient may err by 4 ulp, and q carries the rounding of 1 + e^-|x|, or of 1 − p.
 _STEP: Final = 2.0**-24
-_ROUNDINGS: Final = 16
-_ERROR: Final = _ROUNDINGS * _STEP
+_ERROR: Final = 16 * _STEP
 _BLOCK: Final = 1 << 20
 # The error of float64 formulas: with γ up to 1000 they agree with 40 digits to 3e-14.
 _DOUBT: Final = 1e-12
 # Digits that 1 − p keeps for |x| ≤ 20, and what rounds to 0 in any type.
-_DIGITS: Final = 60
-_NOTHING: Final = Decimal("1e-60")
+_DIGITS, _NOTHING = 60, Decimal("1e-60")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +128,88 @@ class Focal:
     output: str
     values: Callable[[Reading], Array]
     element: Callable[[Decimal, bool, Decimal, Decimal], Decimal]
+    _: KW_ONLY
+    # Of the op_type and of the message of parameters, and those of its fields prefer, reduction, alpha, gamma.
+    number: int
+    fields: tuple[int, int, int, int]
+    # What else is preferred is refused, as is any reduction.
+    preferences: tuple[int, ...]
+    # As released: operations per element and per row.
+    ops: tuple[int, int]
+    # Columns that a part has where a row is cut, §3.3.
+    splits: tuple[int, ...] = ()
+    torch_values: Callable[..., Any]
+
+    def operator(self, way: str, **own: Any) -> Operator:
+        """focal_loss_sigmoid_<way>; `own` has what the two do not share."""
+        prefer, reduction, alpha, gamma = self.fields
+        enums = EnumSpec("ComputationPreference", _PREFERENCES), EnumSpec("LossReduction", _REDUCTIONS)
+        fields = (
+            ParamField("prefer", prefer, "enum", default=1, enum=enums[0], allowed=self.preferences),
+            ParamField("reduction", reduction, "enum", "required", default=0, enum=enums[1], allowed=(0,)),
+            ParamField("alpha", alpha, "float", "required", 0.25),
+            ParamField("gamma", gamma, "float", "required", 2.0),
+        )
+        name, function = f"focal_loss_sigmoid_{way}", f"FocalLossSigmoid{way.capitalize()}"
+        order = (*scalar("prefer", "reduction"), *tensor("input", "target", "weight"), *scalar("alpha", "gamma"))
+        return Operator(
+            name=name,
+            released_name=name,
+            op_type=(name.upper(), self.number),
+            # Nobody looks at layouts. §1.4: C, where there is no weight, stands for no class.
+            inputs=(
+                TensorSpec("input", "[N, C]", FLOATS, None),
+                own.pop("target"),
+                TensorSpec("weight", "[C]", FLOATS, None, optional=True),
+            ),
+            # §1.5.1: 0.3 %, in both types; its second rule needs the error of a GPU, which no file holds.
+            outputs=(OutputSpec(self.output, "[N, C]", dict.fromkeys(FLOATS, diff1_and_diff2(3e-3)), None),),
+            params=ParamMessage(f"{name}_param", self.number, f"{function}Param", fields),
+            axes={"rows": axis("N", of="input"), "columns": axis("C", of="input")},
+            reference=self.reference,
+            bound=self.bound,
+            precondition=precondition,
+            left_open={"undefined": find_undefined, "subnormal": find_subnormal},
+            theory=self.theory,
+            # weight_desc and weight are null where there is no weight.
+            c_api=c_function(f"mluOp{function}", arguments=(HANDLE, *order, *tensor(self.output))),
+            exact=self.elements,
+            torch_kernel=self.torch_kernel,
+            **own,
+        )
+
+    def theory(self, call: OpCall) -> Theory:
+        """All tensors once, the operations, and a product more where there is a weight."""
+        (rows, columns), (per_element, per_row) = call.tensor("input").dims, self.ops
+        tensors = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
+        ops = (per_element + has_weight(call)) * rows * columns + per_row * rows
+        return Theory(sum(arg.desc.nbytes for arg in tensors), ops)
+
+    def kernel(self, refusal: Callable[[OpCall], Status | None], compute: "Compute") -> Kernel:
+        """Checks the call, then computes in float, some rows at a time."""
+
+        def run(call: OpCall) -> Status:
+            refused = refusal(call)
+            if refused is not None:
+                return refused
+            result, weight = call.array(self.output), call.inputs["weight"]
+            alpha, gamma = (np.float32(call.param(name)) for name in ("alpha", "gamma"))
+            with np.errstate(all="ignore"):
+                for rows in _blocks(*result.shape):
+                    x, target = call.array("input")[rows].astype(np.float32), call.array("target")[rows]
+                    found = np.flatnonzero(target < x.shape[1])
+                    values = compute(x, (found, target[found]), alpha, gamma)
+                    if weight is not None and weight.desc.count:
+                        values *= call.array("weight")[target].astype(np.float32)[:, None]
+                    result[rows] = values
+            return Status.SUCCESS
+
+        return run
 
     def _by_rows(self, call: OpCall, dtype: Any, compute: Callable[[slice], Array]) -> Array:
         """So many rows at a time as memory has room for."""
         result = np.empty(call.tensor(self.output).dims, dtype)
-        for rows in blocks(*result.shape):
+        for rows in _blocks(*result.shape):
             result[rows] = compute(rows)
         return result
 
@@ -239,6 +277,21 @@ class Focal:
             # Next to a NaN nothing is compared.
             return {self.output: Bound(np.nan_to_num(self._by_rows(call, np.float32, compute)), 1)}
 
+    def torch_kernel(self, call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+        """Write the output in float, by log-sigmoids."""
+        import torch
+        from torch.nn.functional import logsigmoid
+
+        x, target, alpha = inputs["input"].float(), inputs["target"].long(), call.param("alpha")
+        is_target = target[:, None] == torch.arange(x.shape[1], device=x.device)
+        z = torch.where(is_target, x, -x)
+        others = alpha - 1 if self.values is gradients else 1 - alpha
+        logs = logsigmoid(z), logsigmoid(-z), call.param("gamma")
+        values = torch.where(is_target, alpha, others) * self.torch_values(*logs)
+        if has_weight(call):
+            values = values * inputs["weight"].float()[target][:, None]
+        outputs[self.output].copy_(values)
+
     # Recipes.
 
     def logits(
@@ -256,17 +309,21 @@ class Focal:
     ) -> RecipeOutput:
         """x of that kind, targets of that kind or as they are listed, and a weight or none."""
         p: dict[str, Any] = {"prefer": 1, "reduction": 0, "alpha": 0.25, "gamma": 2.0, **params}
-        target = np.resize(np.array(labels), rows) if labels else _targets(draw, targets, rows, columns, weight)
+        target = (
+            np.resize(np.array(labels), rows)
+            if labels
+            else _targets(draw, targets, rows, columns, is_weighted=weight != "none")
+        )
         is_target = target[:, None] == np.arange(columns)
-        x = _logits(draw, dtype, values, is_target, p["gamma"], is_fast=p["prefer"] == FAST)
-        if (np.abs(x) > reach(dtype, p)).any():
+        x = _logits(draw, dtype, values, is_target, p["gamma"], reach(dtype, p["prefer"]))
+        if (np.abs(x) > reach(dtype, p["prefer"])).any():
             raise ValueError("x leaves the range in which results are compared")
         inputs = {"input": narrowed(x, dtype), "target": target.astype("<i4")}
         if weight != "none":
             inputs["weight"] = _weights(draw, dtype, weight, columns)
         return RecipeOutput(inputs, p, outputs={self.output: x.shape})
 
-    def space(self, preferences: tuple[int, ...]) -> Space:
+    def space(self) -> Space:
         """What fuzzing draws."""
 
         def draw(at: Mapping[str, Any]) -> Drawn | None:
@@ -285,7 +342,7 @@ class Focal:
                 "values": Choice(("trained", "uniform", "narrow", "steep", "equal")),
                 "targets": Choice(get_args(Targets)),
                 "weight": Choice(("none", "drawn", "signed", "some_zero")),
-                "prefer": Choice(preferences),
+                "prefer": Choice(self.preferences),
                 "alpha": Choice((0.25, 0.5, -1.0, 3.0)),
                 "gamma": Choice((0.0, 0.5, 1.0, 2.0, 3.7, 8.0, 16.0)),
             },
@@ -296,19 +353,16 @@ class Focal:
         )
 
 
-def blocks(rows: int, columns: int) -> Iterator[slice]:
+def _blocks(rows: int, columns: int) -> Iterator[slice]:
     """Rows whose elements are few enough at a time."""
     step = max(1, _BLOCK // max(columns, 1))
     return (slice(start, start + step) for start in range(0, rows, step))
 
 
-# What documents and headers leave open.
-
-
-def reach(dtype: DType, p: Params) -> float:
+def reach(dtype: DType, prefer: int) -> float:
     """|x| up to which results are compared: the header's range, and 12 for FAST, which forms 1 − p (§2.2)."""
     most = 5.0 if dtype is DType.HALF else 20.0
-    return min(most, 12.0) if p["prefer"] == FAST else most
+    return min(most, 12.0) if prefer == FAST else most
 
 
 def has_idle_pointer(call: OpCall) -> bool:
@@ -337,24 +391,9 @@ def find_undefined(call: OpCall, baseline: Baseline) -> str | None:  # noqa: ARG
         return "weight has NaN or an infinity"
     if np.isnan(x).any() and call.param("gamma") == 0:
         return "input has NaN, and gamma is 0"
-    if (np.abs(x) > reach(call.tensor("input").dtype, call.params or {})).any():
+    if (np.abs(x) > reach(call.tensor("input").dtype, call.param("prefer"))).any():
         return "input leaves the range in which results are compared"
     return None
-
-
-LEFT_OPEN: Final = {"undefined": find_undefined, "subnormal": find_subnormal}
-
-
-def theory(per_element: int, per_row: int) -> Callable[[OpCall], Theory]:
-    """All tensors once, so many operations, and a product more where there is a weight; as released."""
-
-    def of(call: OpCall) -> Theory:
-        rows, columns = call.tensor("input").dims
-        tensors = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-        ops = (per_element + has_weight(call)) * rows * columns + per_row * rows
-        return Theory(sum(arg.desc.nbytes for arg in tensors), ops)
-
-    return of
 
 
 # trained: of a network that knows its classes, few are likely; uniform: wherever results are compared and are no
@@ -374,79 +413,59 @@ _SMALLEST: Final = 80.0
 _POSITIVE: Final = 8
 
 
-def _targets(draw: Draw, kind: str, rows: int, columns: int, weight: str) -> Array:
+def _targets(draw: Draw, kind: str, rows: int, columns: int, *, is_weighted: bool) -> Array:
     """int64 [N]; in the first row and the last there is a target wherever some have one."""
-    drawn = draw.stream("target").integers(0, columns, rows)
-    n = np.arange(rows)
-    if kind == "none" and weight != "none":
+    drawn, n = draw.stream("target").integers(0, columns, rows), np.arange(rows)
+    if kind == "none" and is_weighted:
         raise ValueError("with weight every row has a target")
-    match kind:
-        case "mixed":
-            turns = [np.zeros_like(n), np.full_like(n, columns - 1), drawn, np.full_like(n, columns)]
-            target = np.choose(n % (4 if weight == "none" else 3), turns)
-        case "background" if weight == "none":
-            target = np.where((n % _POSITIVE == 0) | (n == rows - 1), drawn, columns)
-        case "first" | "last" | "none":
-            target = np.full_like(n, {"first": 0, "last": columns - 1, "none": columns}[kind])
-        case _:
-            target = drawn
-    return target
+    first, last, none = (np.full_like(n, one) for one in (0, columns - 1, columns))
+    is_drawn = (n % _POSITIVE == 0) | (n == rows - 1) | is_weighted
+    return {
+        "mixed": np.choose(n % (3 if is_weighted else 4), [first, last, drawn, none]),
+        "background": np.where(is_drawn, drawn, none),
+        "any": drawn,
+        "first": first,
+        "last": last,
+        "none": none,
+    }[kind]
 
 
-def _logits(draw: Draw, dtype: DType, kind: str, is_target: Array, gamma: float, *, is_fast: bool) -> Array:
-    """float64 [N, C]."""
+def _logits(draw: Draw, dtype: DType, kind: str, is_target: Array, gamma: float, most: float) -> Array:
+    """float64 [N, C], no |x| above `most`."""
     shape = is_target.shape
     unit, more = (draw.stream(name).integers(0, 1 << 24, shape) * 2.0**-23 - 1 for name in ("input", "more"))
-    most = min(reach(dtype, {"prefer": FAST if is_fast else 1}), _SMALLEST / (gamma + 1))
     match kind:
         case "trained":
             mean, width = _TRAINED[dtype]
             return mean + width / 2 * (unit + more)
         case "uniform":
-            return unit * most
-        case "narrow" | "nan":
-            x = unit * 3
-            if kind == "nan":
-                x.reshape(-1)[::3] = np.nan
-            return x
+            return unit * min(most, _SMALLEST / (gamma + 1))
+        case "narrow":
+            return unit * 3
+        case "nan":
+            return np.where(np.arange(unit.size).reshape(shape) % 3, unit * 3, np.nan)
         case "steep":
             # ln γ + [−1, 2]: where pt is 1/γ.
             return np.where(is_target, -1, 1) * (math.log(gamma) + 0.5 + 1.5 * unit)
         case "edges":
-            return np.resize(np.array([one for one in _EDGES[dtype] if abs(one) <= 12 or not is_fast]), shape)
-        case "equal":
-            return np.full(shape, -1.375)
+            return np.resize(np.array([one for one in _EDGES[dtype] if abs(one) <= most]), shape)
         case _:
-            return np.zeros(shape)
+            return np.full(shape, -1.375 if kind == "equal" else 0.0)
 
 
 def _weights(draw: Draw, dtype: DType, kind: str, columns: int) -> Array:
-    stream = draw.stream("weight")
-    values = stream.mantissas(columns, (-2, 1), dtype.storage.str)
-    match kind:
-        case "equal" | "zero":
-            values = np.full_like(values, 1.5 if kind == "equal" else 0)
-        case "drawn" | "some_zero":
-            values = np.abs(values)
-            if kind == "some_zero":
-                values[1::3] = 0
-    return values
+    values = draw.stream("weight").mantissas(columns, (-2, 1), dtype.storage.str)
+    return {
+        "drawn": np.abs(values),
+        "signed": values,
+        "some_zero": np.where(np.arange(columns) % 3 == 1, np.zeros_like(values), np.abs(values)),
+        "equal": np.full_like(values, 1.5),
+        "zero": np.zeros_like(values),
+    }[kind]
 
 
-# What kernels of these operators share: what they read, in float.
-
-
-Operands = tuple[Array, tuple[Array, Array], Array | None, np.float32, np.float32]
-
-
-def operands(call: OpCall, rows: slice) -> Operands:
-    """Of some rows: input, the places of targets, the rows' factors if there is a weight; alpha and gamma."""
-    x, target, weight = call.array("input")[rows], call.array("target")[rows], call.inputs["weight"]
-    found = np.flatnonzero(target < x.shape[1])
-    has_factor = weight is not None and weight.desc.count > 0
-    factor = call.array("weight")[target].astype(np.float32)[:, None] if has_factor else None
-    alpha, gamma = (np.float32(call.param(name)) for name in ("alpha", "gamma"))
-    return x.astype(np.float32), (found, target[found]), factor, alpha, gamma
+# x [N, C], the places of targets, alpha and gamma of a call.
+Compute = Callable[[Array, tuple[Array, Array], np.float32, np.float32], Array]
 
 
 def shapes_fit(call: OpCall, output: str) -> bool:
@@ -459,16 +478,3 @@ def shapes_fit(call: OpCall, output: str) -> bool:
     if out.dims != x.dims or target.dims[0] != x.dims[0]:
         return False
     return weight is None or 0 in weight.dims or (weight.dtype is x.dtype and weight.dims == (x.dims[1],))
-
-
-def torch_logs(call: OpCall, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """As torch tensors in float: bool [N, C], αt times the rows' factors, ln pt and ln q by log-sigmoids."""
-    import torch
-    from torch.nn.functional import logsigmoid
-
-    x, target, alpha = inputs["input"].float(), inputs["target"].long(), call.param("alpha")
-    is_target = target[:, None] == torch.arange(x.shape[1], device=x.device)
-    z = torch.where(is_target, x, -x)
-    share = torch.where(is_target, alpha, 1 - alpha)
-    factor = inputs["weight"].float()[target][:, None] if has_weight(call) else 1.0
-    return is_target, share * factor, logsigmoid(z), logsigmoid(-z)

@@ -12,18 +12,19 @@ from .focal_loss import Focal, Reading, gradients, has_weight, logs, losses, rea
 from .interpolation import shortened
 
 Change = Callable[[OpCall, Reading], Reading]
+Readings = tuple[tuple[str, str, Change], ...]
 
 
 def _targets(call: OpCall) -> Array:
     return call.array("target").astype(np.int64)
 
 
-def _relabelled(change: Callable[[Array, int], Array]) -> Change:
-    """With other targets, by the right ones and C."""
+def _relabelled(change: Callable[[Array, int], Array], columns: Callable[[int], Array] = np.arange) -> Change:
+    """With other targets, by the right ones and C, or other numbers of columns."""
 
     def changed(call: OpCall, r: Reading) -> Reading:
-        columns = r.x.shape[1]
-        return r._replace(is_target=change(_targets(call), columns)[:, None] == np.arange(columns))
+        count = r.x.shape[1]
+        return r._replace(is_target=change(_targets(call), count)[:, None] == columns(count))
 
     return changed
 
@@ -44,40 +45,31 @@ def _softmax(_: OpCall, r: Reading) -> Reading:
 
 
 def _padded(_: OpCall, r: Reading) -> Reading:
-    """Rows begin at multiples of 32 elements."""
     rows, columns = r.x.shape
     places = np.arange(rows)[:, None] * (-(-columns // 32) * 32) + np.arange(columns)
     return r._replace(x=np.take(r.x.reshape(-1), places, mode="wrap"))
 
 
-def _read_as_int64(target: Array, columns: int) -> Array:
-    """Row n reads 2n and 2n + 1, little-endian, and what lies behind is none."""
-    pairs = np.full(2 * len(target), columns, np.int64)
-    pairs[: len(target)] = target
-    return pairs[::2] + (pairs[1::2] << 32)
-
-
 # Name, words behind "as if", and what is read instead.
-READINGS: Final[tuple[tuple[str, str, Change], ...]] = (
+READINGS: Final[Readings] = (
     ("weight_by_column", "the weight is that of the column", _weights(lambda _, __, w: w[None, :])),
     ("weight_ignored", "the weight is 1", _weights(lambda *_: np.ones((1, 1)))),
     ("weight_of_target_alone", "the weight counts in the target's column alone",
      _weights(lambda _, r, __: np.where(r.is_target, r.factor, 1))),
-    ("weight_squared", "the weight counts twice", _weights(lambda _, r, __: r.factor**2)),
     ("weight_of_row", "the weight is that of the row's number",
      _weights(lambda _, r, w: np.resize(w, len(r.x))[:, None])),
-    ("weight_of_row_before", "the weight is that of the row before",
-     _weights(lambda _, r, __: np.roll(r.factor, 1, axis=0))),
-    ("first_weight", "every weight is the first one", _weights(lambda _, __, w: w[:1, None])),
+    ("weight_of_64_rows", "the weight counts in the first 64 rows alone",
+     _weights(lambda _, r, __: np.where(np.arange(len(r.x))[:, None] < 64, r.factor, 1))),
     ("alpha_exchanged", "alpha and 1 − alpha are exchanged",
      lambda _, r: r._replace(alpha=r.others, others=r.alpha)),
     ("alpha_ignored", "αt is 1", lambda _, r: r._replace(alpha=1.0, others=1.0)),
     ("alpha_everywhere", "αt is alpha in all columns", lambda _, r: r._replace(others=r.alpha)),
-    ("alpha_of_target_alone", "αt is 1 in all columns but the target's", lambda _, r: r._replace(others=1.0)),
+    ("alpha_beside_weight", "alpha is 0.25 where there is a weight",
+     lambda call, r: r._replace(alpha=0.25, others=0.75) if has_weight(call) else r),
+    ("gamma_beside_weight", "gamma is 2 where there is a weight",
+     lambda call, r: r._replace(gamma=2.0) if has_weight(call) else r),
     ("gamma_ignored", "gamma is 0", lambda _, r: r._replace(gamma=0.0)),
     ("gamma_whole", "gamma is a whole number", lambda _, r: r._replace(gamma=float(int(r.gamma)))),
-    ("gamma_at_least_1", "gamma is at least 1", lambda _, r: r._replace(gamma=max(1.0, r.gamma))),
-    ("gamma_limited", "gamma is at most 8", lambda _, r: r._replace(gamma=min(8.0, r.gamma))),
     ("exchanged_parameters", "alpha and gamma are exchanged",
      lambda _, r: r._replace(alpha=r.gamma, others=1 - r.gamma, gamma=max(0.0, r.alpha))),
     ("no_target", "no column is the target's", lambda _, r: r._replace(is_target=np.zeros_like(r.is_target))),
@@ -89,10 +81,9 @@ READINGS: Final[tuple[tuple[str, str, Change], ...]] = (
     ("none_wraps", "target C is column 0 of the next row",
      lambda call, r: r._replace(is_target=np.isin(
          np.arange(r.x.size), np.arange(len(r.x)) * r.x.shape[1] + _targets(call)).reshape(r.x.shape))),
-    ("targets_from_1", "targets are counted from 1", _relabelled(lambda t, c: np.where(t < c, t - 1, t))),
     ("target_one_more", "the target is the class behind", _relabelled(lambda t, _: t + 1)),
     ("last_class_lost", "class C − 1 is none", _relabelled(lambda t, c: np.where(t == c - 1, -1, t))),
-    ("targets_as_int64", "targets are int64", _relabelled(_read_as_int64)),
+    ("targets_as_int64", "targets are int64", _relabelled(lambda t, c: np.append(t, np.full_like(t, c))[::2])),
     ("targets_as_float", "targets are the bits of floats", _relabelled(
         lambda t, _: t.astype(np.int32).view(np.float32).astype(np.int64))),
     ("first_target", "every row has the first row's target", _relabelled(lambda t, _: np.full_like(t, t[0]))),
@@ -100,7 +91,24 @@ READINGS: Final[tuple[tuple[str, str, Change], ...]] = (
     ("sign_of_x", "x has the other sign", lambda _, r: r._replace(x=-r.x)),
     ("softmax", "p is the softmax of a row", _softmax),
     ("padding_counted", "rows begin at multiples of 32 elements", _padded),
+    ("bfloat16_inputs", "x is rounded to bfloat16",
+     lambda _, r: r._replace(x=shortened(r.x.astype(np.float32), 8).astype(np.float64))),
 )  # fmt: skip
+# The derivative is flat where x is small, and has no FAST.
+FORGIVEN_BY_GRADIENTS: Final[Readings] = (
+    ("x_from_18", "x is −18 at least", lambda _, r: r._replace(x=np.maximum(r.x, -18))),
+    ("fast_gamma", "gamma is 2 with FAST", lambda call, r: r if call.param("prefer") else r._replace(gamma=2.0)),
+)
+
+
+def _of_parts(split: int) -> Readings:
+    """Columns come in parts of so many."""
+    return (
+        (f"split_{split}", f"targets are compared with columns of a part of {split}",
+         _relabelled(lambda t, _: t, lambda c: np.arange(c) % split)),
+        (f"lost_behind_{split}", f"no target is found from {split} on",
+         _relabelled(lambda t, _: np.where(t < split, t, -1))),
+    )  # fmt: skip
 
 
 # What becomes of right values [N, C], in float64.
@@ -136,8 +144,50 @@ RESULTS: Final[Results] = (
 )  # fmt: skip
 
 
+# Arithmetic that is too narrow.
+
+
+def _rounded(focal: Focal, r: Reading, number: type[np.floating], to: Callable[[Any], Any]) -> Array:
+    """The formula from p = 1/(1 + e^−x) with every step rounded; ln is that of the smallest normal number at least."""
+    one, gamma, alpha = number(1), number(r.gamma), number(r.alpha)
+    p = to(one / to(one + to(np.exp(-to(r.x.astype(number))))))
+    pt = np.asarray(np.where(r.is_target, p, to(one - p)), number)
+    q, ln_pt = to(one - pt), to(np.log(np.maximum(pt, number(np.finfo(number).tiny))))
+    share = to(np.where(r.is_target, alpha, to(one - alpha)).astype(number) * to(q**gamma))
+    if focal.values is gradients:
+        last = np.where(r.is_target, -1, 1).astype(number) * to(q - to(gamma * to(pt * ln_pt)))
+    else:
+        last = -ln_pt
+    result: Array = to(to(share * last) * r.factor.astype(number)).astype(np.float64)
+    return result
+
+
+def _mistakes(focal: Focal, own: Results) -> Iterator[tuple[str, str, Callable[[OpCall, Reading], Array]]]:
+    """All that are for that operator; `own` are those of its formula."""
+    readings, results = list(READINGS), (*RESULTS, *own)
+    for split in focal.splits:
+        readings += _of_parts(split)
+    if focal.values is losses:
+        readings += FORGIVEN_BY_GRADIENTS
+        results = (
+            *results,
+            ("clamped", "1 − p is formed in float, and ln is that of FLT_MIN at least",
+             lambda _, r: _rounded(focal, r, np.float32, np.float32)),
+            ("half_arithmetic", "arithmetic is in half", lambda _, r: _rounded(focal, r, np.float16, np.float16)),
+        )  # fmt: skip
+    for name, words, change in readings:
+        yield name, words, lambda call, r, change=change: focal.values(change(call, r))  # type: ignore[misc]
+    for name, words, of in results:
+        yield name, words, lambda _, r, of=of: of(focal.values(r), r)  # type: ignore[misc]
+    yield (
+        "bfloat16_arithmetic",
+        "arithmetic is in bfloat16",
+        lambda _, r: _rounded(focal, r, np.float32, lambda values: shortened(values.astype(np.float32), 8)),
+    )
+
+
 def suspects(focal: Focal, own: Results) -> Mapping[str, Suspect]:
-    """Outputs by each mistake, those of the operator's own too."""
+    """Outputs by each mistake."""
 
     def written(values: Callable[[OpCall, Reading], Array]) -> Suspect:
         def outputs(call: OpCall) -> Mapping[str, Array]:
@@ -146,101 +196,18 @@ def suspects(focal: Focal, own: Results) -> Mapping[str, Suspect]:
 
         return outputs
 
-    def of_reading(change: Change) -> Suspect:
-        return written(lambda call, r: focal.values(change(call, r)))
-
-    def of_result(change: Result) -> Suspect:
-        return written(lambda _, r: change(focal.values(r), r))
-
-    return {
-        **{words: of_reading(change) for _, words, change in READINGS},
-        **{words: of_result(change) for _, words, change in (*RESULTS, *own)},
-    }
+    return {words: written(values) for _, words, values in _mistakes(focal, own)}
 
 
-# Arithmetic that is too narrow, and columns that are split.
-
-Rounding = Callable[[Any], Any]
-
-
-def _in_arithmetic(focal: Focal, r: Reading, number: type[np.floating], to: Rounding) -> Array:
-    """The formula from p = 1/(1 + e^−x) with every step rounded; ln is that of the smallest normal number at least."""
-    one, gamma, alpha = number(1), number(r.gamma), number(r.alpha)
-    p = to(one / to(one + to(np.exp(-to(r.x.astype(number))))))
-    pt = np.asarray(np.where(r.is_target, p, to(one - p)), number)
-    q, ln_pt = to(one - pt), to(np.log(np.maximum(pt, number(np.finfo(number).tiny))))
-    share = to(np.where(r.is_target, alpha, to(one - alpha)).astype(number) * to(q**gamma))
-    if focal.values is gradients:
-        sign = np.where(r.is_target, -1, 1).astype(number)
-        value = to(sign * share * to(q - to(gamma * to(pt * ln_pt))))
-    else:
-        value = -to(share * ln_pt)
-    result: Array = to(value * r.factor.astype(number)).astype(np.float64)
-    return result
-
-
-def _lost_behind(split: int, r: Reading) -> Reading:
-    """No target is found in the second part of the columns."""
-    return r._replace(is_target=r.is_target & (np.arange(r.x.shape[1]) < split))
-
-
-def _of_part(call: OpCall, r: Reading, split: int) -> Reading:
-    """Targets are compared with the number of a column in its part."""
-    return r._replace(is_target=_targets(call)[:, None] == np.arange(r.x.shape[1]) % split)
-
-
-def focal_mutants(operator: Operator, focal: Focal, own: Results, splits: tuple[int, ...]) -> Iterator[Mutant]:
-    """What is read, computed and written otherwise, what is left, what another call finds; `splits` cut columns."""
-    yield from mistakes.suspected(operator, {name: words for name, words, _ in (*READINGS, *RESULTS, *own)})
+def focal_mutants(operator: Operator, focal: Focal, own: Results) -> Iterator[Mutant]:
+    """What is read and computed otherwise, what is left, what another call finds."""
+    yield from mistakes.suspected(operator, {name: words for name, words, _ in _mistakes(focal, own)})
     right, output = operator.kernel, focal.output
-
-    def computed(name: str, message: str, values: Callable[[OpCall, Reading], Array]) -> Mutant:
-        def spoil(call: OpCall) -> None:
-            if operator.answer(call).check is None:
-                result = call.array(output)
-                with np.errstate(all="ignore"):
-                    result[...] = narrowed(values(call, read(call)), call.tensor(output).dtype)
-
-        return mistakes.spoilt(name, message, right, spoil)
-
-    def bfloat16(values: Array) -> Array:
-        return shortened(values.astype(np.float32), 8)
-
-    def arithmetic(number: type[np.floating], to: Rounding) -> Callable[[OpCall, Reading], Array]:
-        return lambda _, r: _in_arithmetic(focal, r, number, to)
-
-    yield computed(
-        "bfloat16_inputs",
-        "rounds x to bfloat16",
-        lambda _, r: focal.values(r._replace(x=bfloat16(r.x).astype(np.float64))),
-    )
-    yield computed("bfloat16_arithmetic", "computes in bfloat16", arithmetic(np.float32, bfloat16))
-    # The derivative multiplies ln by its own argument, which forgives both.
-    if focal.values is losses:
-        yield computed(
-            "clamped", "forms 1 − p in float, and takes ln of FLT_MIN at least", arithmetic(np.float32, np.float32)
-        )
-        yield computed("half_arithmetic", "computes in half", arithmetic(np.float16, np.float16))
-    for split in splits:
-        yield computed(
-            f"split_{split}",
-            f"compares targets with columns of a part of {split}",
-            lambda call, r, split=split: focal.values(_of_part(call, r, split)),  # type: ignore[misc]
-        )
-        yield computed(
-            f"lost_behind_{split}",
-            f"finds no target from {split} on",
-            lambda _, r, split=split: focal.values(_lost_behind(split, r)),  # type: ignore[misc]
-        )
-    yield from mistakes.tails_left(right, output, 0, "rows", (16, 64))
-    yield from mistakes.tails_left(right, output, 1, "columns", (16, 64, *splits))
-    yield mistakes.part_left(right, output, 0, "rows")
-    yield mistakes.part_left(right, output, 1, "columns")
+    for axis, what, tiles in ((0, "rows", ()), (1, "columns", focal.splits)):
+        yield from mistakes.tails_left(right, output, axis, what, (16, 64, *tiles))
+        yield mistakes.part_left(right, output, axis, what)
+        yield mistakes.first_length_kept(right, output, axis, what)
     yield mistakes.cached_by_shape(right)
     yield mistakes.sum_goes_on(right, output)
-    yield mistakes.first_length_kept(right, output, 0, "rows")
-    yield mistakes.first_length_kept(right, output, 1, "columns")
-    yield mistakes.first_param_kept(right, "alpha")
-    yield mistakes.first_param_kept(right, "gamma")
-    for name in ("input", "target", "weight"):
-        yield mistakes.input_cleared(right, name)
+    yield from (mistakes.first_param_kept(right, name) for name in ("alpha", "gamma"))
+    yield from (mistakes.input_cleared(right, name) for name in ("input", "target", "weight"))

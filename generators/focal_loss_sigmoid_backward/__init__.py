@@ -4,22 +4,30 @@ With p = 1/(1 + e^−x), in the target's column −α · (1 − p)^γ · (1 − 
 (γ · (1 − p) · ln(1 − p) − p), times the weight of the row's target.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, OpCall, Operator, Status, TensorSpec, checks
+from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorSpec, checks
 
 from .._shared import focal_loss as focal
 from .._shared.wrong_focal_loss import Result, Results, formula, suspects
 
 # §1.1 and §1.2 name a grad_output; §1.3, the function of §2.2 and mmcv's kernel have none.
 # Rulings as in forward: a row's factor is weight[target[n]]; with γ = 0 the power is 1; no error per element is stated.
-FOCAL: Final = focal.Focal("grad_input", focal.gradients, focal.gradient_element)
 # §1.4 says that HIGH_PRECISION is not supported, of "reduction": a slip. It is the only one that is.
-PREFERENCES: Final = (1,)
-# §1.4: C, where there is no weight, stands for no class. Rows are short: targets never leave 16 bits, so no `names`.
+FOCAL: Final = focal.Focal(
+    "grad_input",
+    focal.gradients,
+    focal.gradient_element,
+    number=12322,
+    fields=(1, 2, 3, 4),
+    preferences=(1,),
+    ops=(23, 6),
+    torch_values=lambda right, wrong, gamma: (gamma * wrong).exp() * (gamma * right.exp() * right - wrong.exp()),
+)
+# Rows are short: targets never leave 16 bits, so no `names`.
 TARGET: Final = TensorSpec("target", "[N]", (DType.INT32,), None)
 # §1.4 has (0, …) and [0, 10000], §1.3 [0, 8] and [0, 1000]: header and code take 0 to 10000.
 MOST_GAMMA: Final = 10000
@@ -54,8 +62,7 @@ CHECKS = (
         checks.dims("weight.0", doc="§1.3"),
         checks.dtypes("weight = input", doc="§1.1"),
     ),
-    checks.params("prefer", doc="§1.4", status=Status.NOT_SUPPORTED),
-    checks.params("reduction", doc="§1.4", status=Status.NOT_SUPPORTED),
+    checks.params("prefer", "reduction", doc="§1.4", status=Status.NOT_SUPPORTED),
     checks.require(
         "gamma",
         lambda call: not (call.param("gamma") < 0 or call.param("gamma") > MOST_GAMMA),
@@ -93,23 +100,14 @@ WRONG: Final[Results] = (
 # The kernel that the numpy backend runs: §3.1's vectors, in which αt is alpha − 1 where a column is not the target's.
 
 
-def kernel(call: OpCall) -> Status:
-    """Check the call, then compute in float, some rows at a time."""
-    refused = _refusal(call)
-    if refused is not None:
-        return refused
-    result = call.array("grad_input")
+def _compute(x: Array, hits: tuple[Array, Array], alpha: np.float32, gamma: np.float32) -> Array:
     one, smallest = np.float32(1), np.finfo(np.float32).tiny
-    with np.errstate(all="ignore"):
-        for rows in focal.blocks(*result.shape):
-            x, hits, factor, alpha, gamma = focal.operands(call, rows)
-            p = one / (one + np.exp(-x))
-            pt, share = one - p, np.full_like(x, alpha - one)
-            pt[hits], share[hits] = p[hits], alpha
-            power = np.exp(gamma * np.log(np.maximum(one - pt, smallest)))
-            grad = (one - pt - gamma * pt * np.log(np.maximum(pt, smallest))) * (-share * power)
-            result[rows] = grad if factor is None else grad * factor
-    return Status.SUCCESS
+    p = one / (one + np.exp(-x))
+    pt, share = one - p, np.full_like(x, alpha - one)
+    pt[hits], share[hits] = p[hits], alpha
+    power = np.exp(gamma * np.log(np.maximum(one - pt, smallest)))
+    gradient: Array = (one - pt - gamma * pt * np.log(np.maximum(pt, smallest))) * (-share * power)
+    return gradient
 
 
 def _refusal(call: OpCall) -> Status | None:
@@ -136,33 +134,11 @@ def _refusal(call: OpCall) -> Status | None:
     return Status.BAD_PARAM if x.null or target.null or grad.null else None
 
 
-def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Write grad_input."""
-    (is_target, share, right, wrong), gamma = focal.torch_logs(call, inputs), call.param("gamma")
-    size = share * (gamma * wrong).exp() * (wrong.exp() - gamma * right.exp() * right)
-    outputs["grad_input"].copy_(size.where(~is_target, -size))
-
-
-OPERATOR = Operator(
-    name="focal_loss_sigmoid_backward",
-    released_name="focal_loss_sigmoid_backward",
-    op_type=("FOCAL_LOSS_SIGMOID_BACKWARD", 12322),
+OPERATOR = FOCAL.operator(
+    "backward",
     summary="The derivative of every logit's focal loss.",
-    inputs=focal.focal_inputs(TARGET),
-    outputs=(focal.focal_output("grad_input"),),
-    params=focal.focal_params(
-        "focal_loss_sigmoid_backward_param", 12322, "FocalLossSigmoidBackwardParam", (1, 2, 3, 4), PREFERENCES
-    ),
-    axes=focal.AXES,
+    target=TARGET,
     checks=CHECKS,
-    reference=FOCAL.reference,
-    bound=FOCAL.bound,
-    precondition=focal.precondition,
-    left_open=focal.LEFT_OPEN,
-    theory=focal.theory(23, 6),
-    kernel=kernel,
+    kernel=FOCAL.kernel(_refusal, _compute),
     suspects=suspects(FOCAL, WRONG),
-    c_api=focal.focal_function("mluOpFocalLossSigmoidBackward", "grad_input"),
-    exact=FOCAL.elements,
-    torch_kernel=torch_kernel,
 )

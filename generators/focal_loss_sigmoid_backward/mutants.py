@@ -5,4 +5,4 @@ from typing import Final
 from .._shared.wrong_focal_loss import focal_mutants
 from . import FOCAL, OPERATOR, WRONG
 
-MUTANTS: Final = tuple(focal_mutants(OPERATOR, FOCAL, WRONG, ()))
+MUTANTS: Final = tuple(focal_mutants(OPERATOR, FOCAL, WRONG))

@@ -4,8 +4,8 @@ from typing import Final
 
 from mluops_gtest.authoring.reductions import along, axis_reductions
 
-from . import FOCAL, OPERATOR, PREFERENCES
+from . import FOCAL, OPERATOR
 
 RECIPES: Final = {"logits": FOCAL.logits}
-SPACE: Final = FOCAL.space(PREFERENCES)
+SPACE: Final = FOCAL.space()
 REDUCTIONS: Final = {**axis_reductions(OPERATOR), "columns": along(OPERATOR, "C", {"target": None})}

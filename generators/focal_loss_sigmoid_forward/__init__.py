@@ -3,31 +3,39 @@
 pt is p = 1/(1 + e^−x) and αt is alpha where c == target[n]; elsewhere pt is 1 − p and αt is 1 − alpha.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, OpCall, Operator, Status, TensorSpec, checks
+from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorSpec, checks
 
 from .._shared import focal_loss as focal
 from .._shared.wrong_focal_loss import formula, suspects
 
 # Ruling, §1.2: the factor of a row is weight[target[n]] in all its columns, not weight[c]. §3.1: with γ = 0 the power
 # is 1, also 0^0. §1.5.1 has norms alone: no error per element is stated, and DIFF3 never applies.
-FOCAL: Final = focal.Focal("output", focal.losses, focal.loss_element)
 # §1.4: ULTRAHIGH_PRECISION is not supported. Ruling: FAST and HIGH_PRECISION have one answer, the real formula; mmcv
 # and the released FAST baseline form 1 − p in float and clamp it at FLT_MIN, and are wrong from x = 16.7 on.
-PREFERENCES: Final = (0, 1)
-# §1.4: C, where there is no weight, stands for no class: every column is "otherwise". The precondition has the limits.
+FOCAL: Final = focal.Focal(
+    "output",
+    focal.losses,
+    focal.loss_element,
+    number=15000,
+    fields=(999, 1, 2, 3),
+    preferences=(0, 1),
+    ops=(10, 9),
+    # Without weight and with it.
+    splits=(27296, 23392),
+    torch_values=lambda right, wrong, gamma: -(gamma * wrong).exp() * right,
+)
+# C, in whose row every column is "otherwise", is outside; the precondition has the limits.
 TARGET: Final = TensorSpec("target", "[N]", (DType.INT32,), None, names="C", outside="skipped")
 
 CHECKS = (
     checks.handle("§2.2"),
     checks.descriptors(doc="§2.2"),
-    checks.params("prefer", doc="§1.4", status=Status.NOT_SUPPORTED),
     # §1.4: SUM and MEAN are refused, not computed.
-    checks.params("reduction", doc="§1.4", status=Status.NOT_SUPPORTED),
+    checks.params("prefer", "reduction", doc="§1.4", status=Status.NOT_SUPPORTED),
     # §1.4: [0, +∞), so 0 is legal; alpha may be any number.
     checks.require(
         "gamma", lambda call: not call.param("gamma") < 0, "gamma must not be negative", "§1.4", Status.NOT_SUPPORTED
@@ -68,32 +76,16 @@ WRONG: Final = (
 # The kernel that the numpy backend runs: all columns as otherwise, then the targets' (§3.1).
 
 
-def kernel(call: OpCall) -> Status:
-    """Check the call, then compute in float, some rows at a time."""
-    refused = _refusal(call)
-    if refused is not None:
-        return refused
-    is_fast = call.param("prefer") == 0
-    result = call.array("output")
-    with np.errstate(all="ignore"):
-        for rows in focal.blocks(*result.shape):
-            x, hits, factor, alpha, gamma = focal.operands(call, rows)
-            loss = np.asarray(_loss(-x, gamma, is_fast=is_fast) * (np.float32(1) - alpha))
-            loss[hits] = _loss(x[hits], gamma, is_fast=is_fast) * alpha
-            result[rows] = loss if factor is None else loss * factor
-    return Status.SUCCESS
+def _compute(x: Array, hits: tuple[Array, Array], alpha: np.float32, gamma: np.float32) -> Array:
+    loss = np.asarray(_loss(-x, gamma) * (np.float32(1) - alpha))
+    loss[hits] = _loss(x[hits], gamma) * alpha
+    return loss
 
 
-def _loss(z: Array, gamma: np.float32, *, is_fast: bool) -> Array:
-    """−(1 − pt)^γ · ln pt for pt = 1/(1 + e^−z); FAST subtracts, HIGH_PRECISION has log-sum-exp."""
-    one = np.float32(1)
-    if is_fast:
-        pt = one / (one + np.exp(-z))
-        naive: Array = -((one - pt) ** gamma) * np.log(pt)
-        return naive
-    e = np.exp(-np.abs(z))
-    q = np.where(z > 0, e, one) / (one + e)
-    power = np.exp2(gamma * np.log2(q)) if gamma else one
+def _loss(z: Array, gamma: np.float32) -> Array:
+    """−(1 − pt)^γ · ln pt for pt = 1/(1 + e^−z), by log-sum-exp."""
+    one, e = np.float32(1), np.exp(-np.abs(z))
+    power = np.exp2(gamma * np.log2(np.where(z > 0, e, one) / (one + e))) if gamma else one
     loss: Array = power * (np.maximum(-z, np.float32(0)) + np.log1p(e))
     return loss
 
@@ -118,32 +110,11 @@ def _refusal(call: OpCall) -> Status | None:
     return Status.NOT_SUPPORTED if any(arg.desc.is_strided for arg in (x, target, out)) else None
 
 
-def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Write the output."""
-    _, share, right, wrong = focal.torch_logs(call, inputs)
-    outputs["output"].copy_(-share * (call.param("gamma") * wrong).exp() * right)
-
-
-OPERATOR = Operator(
-    name="focal_loss_sigmoid_forward",
-    released_name="focal_loss_sigmoid_forward",
-    op_type=("FOCAL_LOSS_SIGMOID_FORWARD", 15000),
+OPERATOR = FOCAL.operator(
+    "forward",
     summary="The focal loss of every logit, whose class is the row's target or is not.",
-    inputs=focal.focal_inputs(TARGET),
-    outputs=(focal.focal_output("output"),),
-    params=focal.focal_params(
-        "focal_loss_sigmoid_forward_param", 15000, "FocalLossSigmoidForwardParam", (999, 1, 2, 3), PREFERENCES
-    ),
-    axes=focal.AXES,
+    target=TARGET,
     checks=CHECKS,
-    reference=FOCAL.reference,
-    bound=FOCAL.bound,
-    precondition=focal.precondition,
-    left_open=focal.LEFT_OPEN,
-    theory=focal.theory(10, 9),
-    kernel=kernel,
+    kernel=FOCAL.kernel(_refusal, _compute),
     suspects=suspects(FOCAL, WRONG),
-    c_api=focal.focal_function("mluOpFocalLossSigmoidForward", "output"),
-    exact=FOCAL.elements,
-    torch_kernel=torch_kernel,
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from . import FOCAL, PREFERENCES
+from . import FOCAL
 
 RECIPES: Final = {"logits": FOCAL.logits}
-SPACE: Final = FOCAL.space(PREFERENCES)
+SPACE: Final = FOCAL.space()
