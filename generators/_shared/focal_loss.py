@@ -27,6 +27,7 @@ from mluops_gtest.authoring import (
     Params,
     RecipeOutput,
     Status,
+    TensorArg,
     TensorSpec,
     Theory,
     axis,
@@ -43,8 +44,11 @@ FAST: Final = 0
 _PREFERENCES: Final = {"COMPUTATION_FAST": 0, "COMPUTATION_HIGH_PRECISION": 1, "COMPUTATION_ULTRAHIGH_PRECISION": 2}
 _REDUCTIONS: Final = {"LOSS_REDUCTION_NONE": 0, "LOSS_REDUCTION_SUM": 1, "LOSS_REDUCTION_MEAN": 2}
 
-
-Kernel = Callable[[OpCall], Status]
+# Input, target and output, and the weight if there is one; in their order what may refuse the call, and with which status.
+Tensors = tuple[TensorArg, TensorArg, TensorArg]
+Refusals = Callable[[OpCall, Tensors, list[TensorArg]], Iterator[tuple[bool, Status]]]
+# x [N, C], the places of targets, alpha and gamma of a call.
+Compute = Callable[[Array, tuple[Array, Array], np.float32, np.float32], Array]
 
 
 def has_weight(call: OpCall) -> bool:
@@ -185,33 +189,29 @@ class Focal:
         ops = (per_element + has_weight(call)) * rows * columns + per_row * rows
         return Theory(sum(arg.desc.nbytes for arg in tensors), ops)
 
-    def kernel(self, refusal: Callable[[OpCall], Status | None], compute: "Compute") -> Kernel:
-        """Checks the call, then computes in float, some rows at a time."""
+    def kernel(self, refusals: Refusals, compute: Compute) -> Callable[[OpCall], Status]:
+        """Checks the call, then computes in float."""
 
         def run(call: OpCall) -> Status:
-            refused = refusal(call)
-            if refused is not None:
-                return refused
-            result, weight = call.array(self.output), call.inputs["weight"]
+            x, target, weight, out = (*call.inputs.values(), call.outputs[self.output])
+            if call.handle is None or x is None or target is None or out is None:
+                return Status.BAD_PARAM
+            weights = [weight] if weight is not None and weight.desc.count else []
+            for is_broken, status in refusals(call, (x, target, out), weights):
+                if is_broken:
+                    return status
             alpha, gamma = (np.float32(call.param(name)) for name in ("alpha", "gamma"))
-            with np.errstate(all="ignore"):
-                for rows in _blocks(*result.shape):
-                    x, target = call.array("input")[rows].astype(np.float32), call.array("target")[rows]
-                    found = np.flatnonzero(target < x.shape[1])
-                    values = compute(x, (found, target[found]), alpha, gamma)
-                    if weight is not None and weight.desc.count:
-                        values *= call.array("weight")[target].astype(np.float32)[:, None]
-                    result[rows] = values
+
+            def of_rows(rows: slice) -> Array:
+                values, labels = call.array("input")[rows].astype(np.float32), call.array("target")[rows]
+                found = np.flatnonzero(labels < values.shape[1])
+                values = compute(values, (found, labels[found]), alpha, gamma)
+                return values * call.array("weight")[labels].astype(np.float32)[:, None] if weights else values
+
+            _fill(call.array(self.output), of_rows)
             return Status.SUCCESS
 
         return run
-
-    def _by_rows(self, call: OpCall, dtype: Any, compute: Callable[[slice], Array]) -> Array:
-        """So many rows at a time as memory has room for."""
-        result = np.empty(call.tensor(self.output).dims, dtype)
-        for rows in _blocks(*result.shape):
-            result[rows] = compute(rows)
-        return result
 
     def reference(self, call: OpCall) -> Baseline:
         """The formula in real arithmetic whatever prefer says, rounded once, so that every machine has its bits."""
@@ -229,8 +229,7 @@ class Focal:
                 low[row, column] = near[is_beyond]
             return low
 
-        with np.errstate(all="ignore"):
-            return Baseline({self.output: self._by_rows(call, dtype.storage, compute)})
+        return Baseline({self.output: _fill(np.empty(call.tensor(self.output).dims, dtype.storage), compute)})
 
     def elements(self, call: OpCall) -> Mapping[str, ExactElement]:
         """The document's formula with 60 digits."""
@@ -263,19 +262,23 @@ class Focal:
             else:
                 last, off = -right, _ERROR * (1 - right + is_fast / pt)
             power, skew = np.exp(r.gamma * wrong), _ERROR * (1 - r.gamma * wrong)
-            most = (q + _ERROR) ** r.gamma * (1 + skew) * (last + off)
-            least = np.maximum(q - _ERROR, 0) ** r.gamma * np.maximum(1 - skew, 0) * np.maximum(last - off, 0)
-            value = power * last
-            error = np.maximum(most - value, value - least) + _ERROR * value
+            most, least = (
+                np.maximum(q + sign * _ERROR, 0) ** r.gamma
+                * np.maximum(1 + sign * skew, 0)
+                * np.maximum(last + sign * off, 0)
+                for sign in (1, -1)
+            )
+            error = np.maximum(most - power * last, power * last - least) + _ERROR * power * last
             # Half may be rounded before the weight, too.
-            error += is_rounded_twice * (2.0**-11 * value + 2.0**-25 / np.maximum(np.abs(alpha), 2.0**-25))
+            error += is_rounded_twice * (2.0**-11 * power * last + 2.0**-25 / np.maximum(np.abs(alpha), 2.0**-25))
             # What a device without subnormal numbers loses.
             steps: Array = (np.abs(alpha * r.factor) * error + 2.0**-125) / _STEP
             return steps
 
-        with np.errstate(all="ignore"):
-            # Next to a NaN nothing is compared.
-            return {self.output: Bound(np.nan_to_num(self._by_rows(call, np.float32, compute)), 1)}
+        # Next to a NaN nothing is compared.
+        return {
+            self.output: Bound(np.nan_to_num(_fill(np.empty(call.tensor(self.output).dims, np.float32), compute)), 1)
+        }
 
     def torch_kernel(self, call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         """Write the output in float, by log-sigmoids."""
@@ -292,8 +295,6 @@ class Focal:
             values = values * inputs["weight"].float()[target][:, None]
         outputs[self.output].copy_(values)
 
-    # Recipes.
-
     def logits(
         self,
         draw: Draw,
@@ -309,11 +310,8 @@ class Focal:
     ) -> RecipeOutput:
         """x of that kind, targets of that kind or as they are listed, and a weight or none."""
         p: dict[str, Any] = {"prefer": 1, "reduction": 0, "alpha": 0.25, "gamma": 2.0, **params}
-        target = (
-            np.resize(np.array(labels), rows)
-            if labels
-            else _targets(draw, targets, rows, columns, is_weighted=weight != "none")
-        )
+        drawn = _targets(draw, targets, rows, columns, is_weighted=weight != "none")
+        target = np.resize(np.array(labels), rows) if labels else drawn
         is_target = target[:, None] == np.arange(columns)
         x = _logits(draw, dtype, values, is_target, p["gamma"], reach(dtype, p["prefer"]))
         if (np.abs(x) > reach(dtype, p["prefer"])).any():
@@ -353,10 +351,13 @@ class Focal:
         )
 
 
-def _blocks(rows: int, columns: int) -> Iterator[slice]:
-    """Rows whose elements are few enough at a time."""
-    step = max(1, _BLOCK // max(columns, 1))
-    return (slice(start, start + step) for start in range(0, rows, step))
+def _fill(result: Array, compute: Callable[[slice], Array]) -> Array:
+    """Some rows at a time: memory has no room for more."""
+    step = max(1, _BLOCK // max(result.shape[1], 1))
+    with np.errstate(all="ignore"):
+        for start in range(0, len(result), step):
+            result[start : start + step] = compute(slice(start, start + step))
+    return result
 
 
 def reach(dtype: DType, prefer: int) -> float:
@@ -373,27 +374,24 @@ def has_idle_pointer(call: OpCall) -> bool:
 
 def precondition(call: OpCall) -> str | None:
     """§1.4: a target is a class, or without weight C; what has no elements has no data."""
-    target, columns = call.array("target"), call.tensor("input").dims[1]
-    most = columns - has_weight(call)
-    if (target < 0).any() or (target > most).any():
-        return f"a target leaves 0 … {most}"
-    if has_idle_pointer(call):
-        return "weight has no elements, but a pointer"
-    if not all(math.isfinite(call.param(name)) for name in ("alpha", "gamma")):
-        return "alpha or gamma is no number"
-    return None
+    target, most = call.array("target"), call.tensor("input").dims[1] - has_weight(call)
+    reasons = {
+        f"a target leaves 0 … {most}": ((target < 0) | (target > most)).any(),
+        "weight has no elements, but a pointer": has_idle_pointer(call),
+        "alpha or gamma is no number": not all(math.isfinite(call.param(name)) for name in ("alpha", "gamma")),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def find_undefined(call: OpCall, baseline: Baseline) -> str | None:  # noqa: ARG001 - all are called alike
     """§1.2: of what is not finite the document says what becomes of NaN with γ ≠ 0; ranges are the header's."""
-    x = call.array("input").astype(np.float32)
-    if has_weight(call) and not np.isfinite(call.array("weight")).all():
-        return "weight has NaN or an infinity"
-    if np.isnan(x).any() and call.param("gamma") == 0:
-        return "input has NaN, and gamma is 0"
-    if (np.abs(x) > reach(call.tensor("input").dtype, call.param("prefer"))).any():
-        return "input leaves the range in which results are compared"
-    return None
+    x, most = call.array("input").astype(np.float32), reach(call.tensor("input").dtype, call.param("prefer"))
+    reasons = {
+        "weight has NaN or an infinity": has_weight(call) and not np.isfinite(call.array("weight")).all(),
+        "input has NaN, and gamma is 0": np.isnan(x).any() and call.param("gamma") == 0,
+        "input leaves the range in which results are compared": (np.abs(x) > most).any(),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 # trained: of a network that knows its classes, few are likely; uniform: wherever results are compared and are no
@@ -464,17 +462,11 @@ def _weights(draw: Draw, dtype: DType, kind: str, columns: int) -> Array:
     }[kind]
 
 
-# x [N, C], the places of targets, alpha and gamma of a call.
-Compute = Callable[[Array, tuple[Array, Array], np.float32, np.float32], Array]
-
-
-def shapes_fit(call: OpCall, output: str) -> bool:
-    """Ranks, lengths and types are those that a kernel takes; a weight without elements is none."""
-    x, target, weight, out = (*call.inputs.values(), call.outputs[output])
-    if x is None or target is None or out is None or len(x.dims) != 2 or len(target.dims) != 1:
+def shapes_fit(tensors: Tensors, weights: list[TensorArg]) -> bool:
+    """Ranks, lengths and types are those that a kernel takes."""
+    x, target, out = tensors
+    if len(x.dims) != 2 or len(target.dims) != 1 or out.dims != x.dims or target.dims[0] != x.dims[0]:
         return False
     if x.dtype not in (DType.HALF, DType.FLOAT) or target.dtype is not DType.INT32 or out.dtype is not x.dtype:
         return False
-    if out.dims != x.dims or target.dims[0] != x.dims[0]:
-        return False
-    return weight is None or 0 in weight.dims or (weight.dtype is x.dtype and weight.dims == (x.dims[1],))
+    return all(arg.dtype is x.dtype and arg.dims == (x.dims[1],) for arg in weights)

@@ -4,12 +4,12 @@ With p = 1/(1 + e^−x), in the target's column −α · (1 − p)^γ · (1 − 
 (γ · (1 − p) · ln(1 − p) − p), times the weight of the row's target.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorSpec, checks
+from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks
 
 from .._shared import focal_loss as focal
 from .._shared.wrong_focal_loss import Result, Results, formula, suspects
@@ -110,28 +110,19 @@ def _compute(x: Array, hits: tuple[Array, Array], alpha: np.float32, gamma: np.f
     return gradient
 
 
-def _refusal(call: OpCall) -> Status | None:
-    x, target, weight, grad = (*call.inputs.values(), call.outputs["grad_input"])
-    if call.handle is None or x is None or target is None or grad is None or not focal.shapes_fit(call, "grad_input"):
-        return Status.BAD_PARAM
-    weights = [weight] if weight is not None and weight.desc.count else []
-    if any(arg.desc.is_strided for arg in (x, target, grad, *weights)):
-        return Status.BAD_PARAM
-    if call.param("prefer") != 1 or call.param("reduction") != 0:
-        return Status.NOT_SUPPORTED
-    if call.param("gamma") < 0 or call.param("gamma") > 10000:
-        return Status.NOT_SUPPORTED
-    if any(arg.null for arg in weights):
-        return Status.BAD_PARAM
+def _refusals(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) -> Iterator[tuple[bool, Status]]:
+    fits = focal.shapes_fit(tensors, weights) and not any(arg.desc.is_strided for arg in (*tensors, *weights))
+    yield not fits, Status.BAD_PARAM
+    yield call.param("prefer") != 1 or call.param("reduction") != 0, Status.NOT_SUPPORTED
+    yield call.param("gamma") < 0 or call.param("gamma") > 10000, Status.NOT_SUPPORTED
+    yield any(arg.null for arg in weights), Status.BAD_PARAM
     # In bytes: 14 alignments, and 20 or 44 for each column.
-    lanes = 64 if x.dtype is DType.HALF else 32
-    free = call.handle.nram_bytes - 14 * 4 * lanes
+    lanes = 64 if tensors[0].dtype is DType.HALF else 32
+    free = (call.handle.nram_bytes if call.handle else 0) - 14 * 4 * lanes
     most = (free - 136) // (44 * lanes) * lanes if weights else (free // 2 - 4) // 20
-    if x.dims[1] > most:
-        return Status.NOT_SUPPORTED
-    if 0 in x.dims:
-        return Status.SUCCESS
-    return Status.BAD_PARAM if x.null or target.null or grad.null else None
+    yield tensors[0].dims[1] > most, Status.NOT_SUPPORTED
+    yield 0 in tensors[0].dims, Status.SUCCESS
+    yield any(arg.null for arg in tensors), Status.BAD_PARAM
 
 
 OPERATOR = FOCAL.operator(
@@ -139,6 +130,6 @@ OPERATOR = FOCAL.operator(
     summary="The derivative of every logit's focal loss.",
     target=TARGET,
     checks=CHECKS,
-    kernel=FOCAL.kernel(_refusal, _compute),
+    kernel=FOCAL.kernel(_refusals, _compute),
     suspects=suspects(FOCAL, WRONG),
 )

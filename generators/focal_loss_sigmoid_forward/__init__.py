@@ -3,11 +3,12 @@
 pt is p = 1/(1 + e^−x) and αt is alpha where c == target[n]; elsewhere pt is 1 − p and αt is 1 − alpha.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorSpec, checks
+from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks
 
 from .._shared import focal_loss as focal
 from .._shared.wrong_focal_loss import formula, suspects
@@ -90,24 +91,13 @@ def _loss(z: Array, gamma: np.float32) -> Array:
     return loss
 
 
-def _refusal(call: OpCall) -> Status | None:
-    x, target, weight, out = (*call.inputs.values(), call.outputs["output"])
-    if call.handle is None or x is None or target is None or out is None:
-        return Status.BAD_PARAM
-    if call.param("prefer") == 2 or call.param("reduction") != 0 or call.param("gamma") < 0:
-        return Status.NOT_SUPPORTED
-    if not focal.shapes_fit(call, "output") or x.desc.count >= 1 << 31:
-        return Status.BAD_PARAM
-    if 0 in x.dims:
-        return Status.SUCCESS
-    if weight is not None and 0 not in weight.dims:
-        if weight.null:
-            return Status.BAD_PARAM
-        if weight.desc.is_strided:
-            return Status.NOT_SUPPORTED
-    if x.null or target.null or out.null:
-        return Status.BAD_PARAM
-    return Status.NOT_SUPPORTED if any(arg.desc.is_strided for arg in (x, target, out)) else None
+def _refusals(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) -> Iterator[tuple[bool, Status]]:
+    yield call.param("prefer") == 2 or call.param("reduction") != 0 or call.param("gamma") < 0, Status.NOT_SUPPORTED
+    yield not focal.shapes_fit(tensors, weights) or tensors[0].desc.count >= 1 << 31, Status.BAD_PARAM
+    yield 0 in tensors[0].dims, Status.SUCCESS
+    for args in (weights, tensors):
+        yield any(arg.null for arg in args), Status.BAD_PARAM
+        yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
 
 
 OPERATOR = FOCAL.operator(
@@ -115,6 +105,6 @@ OPERATOR = FOCAL.operator(
     summary="The focal loss of every logit, whose class is the row's target or is not.",
     target=TARGET,
     checks=CHECKS,
-    kernel=FOCAL.kernel(_refusal, _compute),
+    kernel=FOCAL.kernel(_refusals, _compute),
     suspects=suspects(FOCAL, WRONG),
 )
