@@ -44,7 +44,7 @@ FAST: Final = 0
 _PREFERENCES: Final = {"COMPUTATION_FAST": 0, "COMPUTATION_HIGH_PRECISION": 1, "COMPUTATION_ULTRAHIGH_PRECISION": 2}
 _REDUCTIONS: Final = {"LOSS_REDUCTION_NONE": 0, "LOSS_REDUCTION_SUM": 1, "LOSS_REDUCTION_MEAN": 2}
 
-# Input, target and output, and the weight if there is one; in their order what may refuse the call, and with which status.
+# Input, target and output; by these and the weight, if there is one, what refuses a call, in its order.
 Tensors = tuple[TensorArg, TensorArg, TensorArg]
 Refusals = Callable[[OpCall, Tensors, list[TensorArg]], Iterator[tuple[bool, Status]]]
 # x [N, C], the places of targets, alpha and gamma of a call.
@@ -140,8 +140,6 @@ class Focal:
     preferences: tuple[int, ...]
     # As released: operations per element and per row.
     ops: tuple[int, int]
-    # Columns that a part has where a row is cut, §3.3.
-    splits: tuple[int, ...] = ()
     torch_values: Callable[..., Any]
 
     def operator(self, way: str, **own: Any) -> Operator:

@@ -12,7 +12,7 @@ import numpy as np
 from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks
 
 from .._shared import focal_loss as focal
-from .._shared.wrong_focal_loss import Result, Results, formula, suspects
+from .._shared.wrong_focal_loss import Result, Results, formula, rounded, suspects
 
 # §1.1 and §1.2 name a grad_output; §1.3, the function of §2.2 and mmcv's kernel have none.
 # Rulings as in forward: a row's factor is weight[target[n]]; with γ = 0 the power is 1; no error per element is stated.
@@ -84,18 +84,21 @@ def _formula(last: Callable[[Array, Array, float], Array]) -> Result:
 
 
 # Mistakes that are no mistakes of the loss.
-WRONG: Final[Results] = (
-    ("loss", "the result is the loss", lambda _, r: focal.losses(r)),
-    ("by_p", "the derivative is that by p", lambda v, r: v / (np.exp(-r.x) / (1 + np.exp(-r.x)) ** 2)),
-    ("target_sign", "the target's column has the other sign", lambda v, _: np.abs(v)),
-    ("others_sign", "all columns but the target's have the other sign", lambda v, r: np.where(r.is_target, v, -v)),
-    ("no_logarithm", "the logarithm's term is missing", _formula(lambda _, q, __: np.exp(q))),
-    ("logarithm_alone", "the logarithm's term is all", _formula(lambda pt, _, g: -g * np.exp(pt) * pt)),
-    ("other_logarithm", "ln p and ln(1 − p) are exchanged", _formula(lambda pt, q, g: np.exp(q) - g * np.exp(pt) * q)),
-    ("logarithm_added", "its term has the other sign", _formula(lambda pt, q, g: np.exp(q) + g * np.exp(pt) * pt)),
-    ("no_gamma", "its term is not multiplied with gamma", _formula(lambda pt, q, _: np.exp(q) - np.exp(pt) * pt)),
-    ("times_sum", "grad_output is the sum of a row", lambda v, _: v * v.sum(axis=1, keepdims=True)),
-)
+_RESULTS: Final[Results] = {
+    "the result is the loss": lambda _, r: focal.losses(r),
+    "the derivative is that by p": lambda v, r: v / (np.exp(-r.x) / (1 + np.exp(-r.x)) ** 2),
+    "the target's column has the other sign": lambda v, _: np.abs(v),
+    "all columns but the target's have the other sign": lambda v, r: np.where(r.is_target, v, -v),
+    "the logarithm's term is missing": _formula(lambda _, q, __: np.exp(q)),
+    "the logarithm's term is all": _formula(lambda pt, _, g: -g * np.exp(pt) * pt),
+    "ln p and ln(1 − p) are exchanged": _formula(lambda pt, q, g: np.exp(q) - g * np.exp(pt) * q),
+    "the logarithm's term has the other sign": _formula(lambda pt, q, g: np.exp(q) + g * np.exp(pt) * pt),
+    "the logarithm's term is not multiplied with gamma": _formula(lambda pt, q, _: np.exp(q) - np.exp(pt) * pt),
+    "grad_output is the sum of a row": lambda v, _: v * v.sum(axis=1, keepdims=True),
+    "arithmetic is in bfloat16": rounded(
+        lambda q, pt, ln_pt, r: np.where(r.is_target, -1, 1) * (q - r.gamma * pt * ln_pt)
+    ),
+}
 
 # The kernel that the numpy backend runs: §3.1's vectors, in which αt is alpha − 1 where a column is not the target's.
 
@@ -131,5 +134,5 @@ OPERATOR = FOCAL.operator(
     target=TARGET,
     checks=CHECKS,
     kernel=FOCAL.kernel(_refusals, _compute),
-    suspects=suspects(FOCAL, WRONG),
+    suspects=suspects(FOCAL, {}, _RESULTS),
 )

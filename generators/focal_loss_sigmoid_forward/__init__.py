@@ -11,7 +11,7 @@ import numpy as np
 from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks
 
 from .._shared import focal_loss as focal
-from .._shared.wrong_focal_loss import formula, suspects
+from .._shared.wrong_focal_loss import Change, Changes, Results, formula, relabelled, rounded, suspects
 
 # Ruling, §1.2: the factor of a row is weight[target[n]] in all its columns, not weight[c]. §3.1: with γ = 0 the power
 # is 1, also 0^0. §1.5.1 has norms alone: no error per element is stated, and DIFF3 never applies.
@@ -25,8 +25,6 @@ FOCAL: Final = focal.Focal(
     fields=(999, 1, 2, 3),
     preferences=(0, 1),
     ops=(10, 9),
-    # Without weight and with it.
-    splits=(27296, 23392),
     torch_values=lambda right, wrong, gamma: -(gamma * wrong).exp() * right,
 )
 # C, in whose row every column is "otherwise", is outside; the precondition has the limits.
@@ -61,18 +59,29 @@ CHECKS = (
     checks.pointers("input", "target", "output", doc="§2.2"),
     checks.strided("input", "target", "output", doc="§1.1"),
 )
-# Mistakes that are no mistakes of the derivative.
-WRONG: Final = (
-    ("gamma_of_pt", "gamma is the power of pt", formula(lambda right, _, r: np.exp(r.gamma * right) * -right)),
-    ("no_logarithm", "pt stands for its logarithm", formula(lambda right, wrong, r: np.exp(r.gamma * wrong + right))),
-    (
-        "other_logarithm",
-        "the logarithm is that of 1 − pt",
-        formula(lambda _, wrong, r: np.exp(r.gamma * wrong) * -wrong),
-    ),
-    ("derivative", "the result is the derivative", lambda _, r: focal.gradients(r)),
-)
+# Where columns are split, without weight and with it (§3.3).
+SPLITS: Final = (27296, 23392)
 
+
+def _of_part(split: int) -> Change:
+    return relabelled(lambda t, _: t, lambda columns: np.arange(columns) % split)
+
+
+# Mistakes that are no mistakes of the derivative: it is flat where x is small, and has no FAST.
+_CHANGES: Final[Changes] = {
+    "x is −18 at least": lambda _, r: r._replace(x=np.maximum(r.x, -18)),
+    "gamma is 2 with FAST": lambda call, r: r if call.param("prefer") else r._replace(gamma=2.0),
+    **{f"targets are compared with columns of a part of {split}": _of_part(split) for split in SPLITS},
+}
+_RESULTS: Final[Results] = {
+    "gamma is the power of pt": formula(lambda right, _, r: np.exp(r.gamma * right) * -right),
+    "pt stands for its logarithm": formula(lambda right, wrong, r: np.exp(r.gamma * wrong + right)),
+    "the logarithm is that of 1 − pt": formula(lambda _, wrong, r: np.exp(r.gamma * wrong) * -wrong),
+    "the result is the derivative": lambda _, r: focal.gradients(r),
+    "arithmetic is in bfloat16": rounded(lambda _, __, ln_pt, ___: -ln_pt),
+    "arithmetic is in half": rounded(lambda _, __, ln_pt, ___: -ln_pt, np.float16, np.float16),
+    "1 − p is formed in float": rounded(lambda _, __, ln_pt, ___: -ln_pt, np.float32, np.float32),
+}
 
 # The kernel that the numpy backend runs: all columns as otherwise, then the targets' (§3.1).
 
@@ -106,5 +115,5 @@ OPERATOR = FOCAL.operator(
     target=TARGET,
     checks=CHECKS,
     kernel=FOCAL.kernel(_refusals, _compute),
-    suspects=suspects(FOCAL, WRONG),
+    suspects=suspects(FOCAL, _CHANGES, _RESULTS),
 )
