@@ -84,18 +84,26 @@ def logs(r: Reading) -> tuple[Array, Array, Array]:
     return -(np.maximum(-z, 0) + both), -(np.maximum(z, 0) + both), np.where(r.is_target, r.alpha, r.others)
 
 
-def losses(r: Reading) -> Array:
-    """−αt · q^γ · ln pt · factor; with γ = 0 the power is 1, also of 0."""
+def loss_term(q: Any, pt: Any, ln_pt: Any, gamma: float) -> Any:  # noqa: ARG001 - both are called alike
+    """What the loss has beside αt · q^γ and the weight."""
+    return -ln_pt
+
+
+def gradient_term(q: Any, pt: Any, ln_pt: Any, gamma: float) -> Any:
+    """What its derivative has: both terms have one sign, so nothing cancels."""
+    return q - gamma * pt * ln_pt
+
+
+def losses(r: Reading, term: Callable[..., Any] = loss_term) -> Array:
+    """αt · q^γ · term · factor; with γ = 0 the power is 1, also of 0."""
     right, wrong, alpha = logs(r)
-    loss: Array = alpha * np.exp(r.gamma * wrong) * -right * r.factor
+    loss: Array = alpha * np.exp(r.gamma * wrong) * term(np.exp(wrong), np.exp(right), right, r.gamma) * r.factor
     return loss
 
 
-def gradients(r: Reading) -> Array:
-    """The derivative of the loss by x: both terms of its last factor have one sign, so nothing cancels."""
-    right, wrong, alpha = logs(r)
-    size = alpha * np.exp(r.gamma * wrong) * (np.exp(wrong) - r.gamma * np.exp(right) * right) * r.factor
-    # + 0 makes +0 of −0.
+def gradients(r: Reading, term: Callable[..., Any] = gradient_term) -> Array:
+    """The derivative of the loss by x; + 0 makes +0 of −0."""
+    size = losses(r, term)
     gradient: Array = np.where(r.is_target, -size, size) + 0.0
     return gradient
 
@@ -127,10 +135,11 @@ _DIGITS, _NOTHING = 60, Decimal("1e-60")
 
 @dataclass(frozen=True, slots=True)
 class Focal:
-    """An operator by its output, its formula and one element of it."""
+    """An operator by its output, its formula and its last factor, and one element of it."""
 
     output: str
     values: Callable[[Reading], Array]
+    term: Callable[..., Any]
     element: Callable[[Decimal, bool, Decimal, Decimal], Decimal]
     _: KW_ONLY
     # Of the op_type and of the message of parameters, and those of its fields prefer, reduction, alpha, gamma.
@@ -140,7 +149,6 @@ class Focal:
     preferences: tuple[int, ...]
     # As released: operations per element and per row.
     ops: tuple[int, int]
-    torch_values: Callable[..., Any]
 
     def operator(self, way: str, **own: Any) -> Operator:
         """focal_loss_sigmoid_<way>; `own` has what the two do not share."""
@@ -177,6 +185,8 @@ class Focal:
             c_api=c_function(f"mluOp{function}", arguments=(HANDLE, *order, *tensor(self.output))),
             exact=self.elements,
             torch_kernel=self.torch_kernel,
+            recipes={"logits": self.logits},
+            space=self._space(),
             **own,
         )
 
@@ -255,28 +265,25 @@ class Focal:
             r = read(call, rows)
             right, wrong, alpha = logs(r)
             pt, q = np.exp(right), np.exp(wrong)
-            if self.values is gradients:
-                last, off = q - r.gamma * pt * right, _ERROR * (1 + r.gamma * (2 - right))
-            else:
-                last, off = -right, _ERROR * (1 - right + is_fast / pt)
-            power, skew = np.exp(r.gamma * wrong), _ERROR * (1 - r.gamma * wrong)
-            most, least = (
-                np.maximum(q + sign * _ERROR, 0) ** r.gamma
-                * np.maximum(1 + sign * skew, 0)
-                * np.maximum(last + sign * off, 0)
-                for sign in (1, -1)
-            )
-            error = np.maximum(most - power * last, power * last - least) + _ERROR * power * last
+            last, skew = self.term(q, pt, right, r.gamma), 1 - r.gamma * wrong
+            slack = 1 + r.gamma * (2 - right) if self.term is gradient_term else 1 - right + is_fast / pt
+
+            def moved(by: float) -> Array:
+                power = np.maximum(q + by, 0) ** r.gamma * np.maximum(1 + by * skew, 0)
+                result: Array = power * np.maximum(last + by * slack, 0)
+                return result
+
+            value = np.exp(r.gamma * wrong) * last
+            error = np.maximum(moved(_ERROR) - value, value - moved(-_ERROR)) + _ERROR * value
             # Half may be rounded before the weight, too.
-            error += is_rounded_twice * (2.0**-11 * power * last + 2.0**-25 / np.maximum(np.abs(alpha), 2.0**-25))
+            error += is_rounded_twice * (2.0**-11 * value + 2.0**-25 / np.maximum(np.abs(alpha), 2.0**-25))
             # What a device without subnormal numbers loses.
             steps: Array = (np.abs(alpha * r.factor) * error + 2.0**-125) / _STEP
             return steps
 
+        size = _fill(np.empty(call.tensor(self.output).dims, np.float32), compute)
         # Next to a NaN nothing is compared.
-        return {
-            self.output: Bound(np.nan_to_num(_fill(np.empty(call.tensor(self.output).dims, np.float32), compute)), 1)
-        }
+        return {self.output: Bound(np.nan_to_num(size), 1)}
 
     def torch_kernel(self, call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         """Write the output in float, by log-sigmoids."""
@@ -285,10 +292,11 @@ class Focal:
 
         x, target, alpha = inputs["input"].float(), inputs["target"].long(), call.param("alpha")
         is_target = target[:, None] == torch.arange(x.shape[1], device=x.device)
-        z = torch.where(is_target, x, -x)
-        others = alpha - 1 if self.values is gradients else 1 - alpha
-        logs = logsigmoid(z), logsigmoid(-z), call.param("gamma")
-        values = torch.where(is_target, alpha, others) * self.torch_values(*logs)
+        z, gamma = torch.where(is_target, x, -x), call.param("gamma")
+        right, wrong = logsigmoid(z), logsigmoid(-z)
+        sign = -1 if self.term is gradient_term else 1
+        power = torch.where(is_target, sign * alpha, 1 - alpha) * (gamma * wrong).exp()
+        values = power * self.term(wrong.exp(), right.exp(), right, gamma)
         if has_weight(call):
             values = values * inputs["weight"].float()[target][:, None]
         outputs[self.output].copy_(values)
@@ -319,29 +327,27 @@ class Focal:
             inputs["weight"] = _weights(draw, dtype, weight, columns)
         return RecipeOutput(inputs, p, outputs={self.output: x.shape})
 
-    def space(self) -> Space:
-        """What fuzzing draws."""
+    def _space(self) -> Space:
+        data: dict[str, Sizes | Choice] = {
+            "rows": Sizes(1, 1025),
+            "columns": Sizes(1, 257),
+            "values": Choice(("trained", "uniform", "narrow", "steep", "equal")),
+            "targets": Choice(get_args(Targets)),
+            "weight": Choice(("none", "drawn", "signed", "some_zero")),
+        }
+        params: dict[str, Sizes | Choice] = {
+            "prefer": Choice(self.preferences),
+            "alpha": Choice((0.25, 0.5, -1.0, 3.0)),
+            "gamma": Choice((0.0, 0.5, 1.0, 2.0, 3.7, 8.0, 16.0)),
+        }
 
         def draw(at: Mapping[str, Any]) -> Drawn | None:
-            is_float = at["dtype"] == "float"
-            params = {name: at[name] for name in ("prefer", "alpha", "gamma")}
-            if at["values"] == "steep" and (not is_float or at["gamma"] < 8 or at["prefer"] == FAST):
+            if at["values"] == "steep" and (at["dtype"] != "float" or at["gamma"] < 8 or at["prefer"] == FAST):
                 return None
-            data = {name: at[name] for name in ("rows", "columns", "values", "targets", "weight")}
-            return Drawn("logits", params, data, at["dtype"])
+            return Drawn("logits", {one: at[one] for one in params}, {one: at[one] for one in data}, at["dtype"])
 
         return Space(
-            axes={
-                "dtype": Choice(tuple(dtype.value for dtype in FLOATS)),
-                "rows": Sizes(1, 1025),
-                "columns": Sizes(1, 257),
-                "values": Choice(("trained", "uniform", "narrow", "steep", "equal")),
-                "targets": Choice(get_args(Targets)),
-                "weight": Choice(("none", "drawn", "signed", "some_zero")),
-                "prefer": Choice(self.preferences),
-                "alpha": Choice((0.25, 0.5, -1.0, 3.0)),
-                "gamma": Choice((0.0, 0.5, 1.0, 2.0, 3.7, 8.0, 16.0)),
-            },
+            axes={"dtype": Choice(tuple(dtype.value for dtype in FLOATS)), **data, **params},
             draw=draw,
             elements=lambda at: at["rows"] * at["columns"],
             # Nobody says what a gamma is that is no number.

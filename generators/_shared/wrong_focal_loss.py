@@ -9,7 +9,7 @@ import numpy as np
 from mluops_gtest.authoring import Array, Mutant, OpCall, Operator, mistakes, narrowed
 from mluops_gtest.authoring.suspects import Suspect
 
-from .focal_loss import Focal, Reading, has_weight, logs, read
+from .focal_loss import Focal, Reading, gradient_term, has_weight, read
 from .interpolation import shortened
 
 # By the words behind "as if": what is read instead.
@@ -89,16 +89,6 @@ CHANGES: Final[Changes] = {
 }
 
 
-def formula(of: Callable[[Array, Array, Reading], Array]) -> Result:
-    """Another formula of ln pt, ln q and what is read; αt and the weight are right."""
-
-    def values(_: Array, r: Reading) -> Array:
-        right, wrong, alpha = logs(r)
-        return alpha * of(right, wrong, r) * r.factor
-
-    return values
-
-
 # Not among them: 0^0 = 0. In float 1 − p is 0 only where the result is below 1e-8, which no norm sees.
 RESULTS: Final[Results] = {
     "every result has the other sign": lambda v, _: -v,
@@ -117,11 +107,11 @@ RESULTS: Final[Results] = {
 
 
 def rounded(
-    last: Callable[[Array, Array, Array, Reading], Array],
+    term: Callable[..., Any],
     number: type[np.floating] = np.float32,
     to: Callable[[Any], Any] = lambda values: shortened(values.astype(np.float32), 8),
 ) -> Result:
-    """Every step is rounded, to bfloat16: p = 1/(1 + e^−x), ln of a normal number, and `last` by q, pt, ln pt."""
+    """Every step is rounded, to bfloat16: p = 1/(1 + e^−x), ln of a normal number, and the term."""
 
     def values(_: Array, r: Reading) -> Array:
         one = number(1)
@@ -129,7 +119,9 @@ def rounded(
         pt = np.asarray(np.where(r.is_target, p, to(one - p)), number)
         q, ln_pt = to(one - pt), to(np.log(np.maximum(pt, number(np.finfo(number).tiny))))
         share = np.where(r.is_target, number(r.alpha), to(one - number(r.alpha))).astype(number)
-        value = to(to(share * to(q ** number(r.gamma))) * to(last(q, pt, ln_pt, r).astype(number)))
+        value = to(to(share * to(q ** number(r.gamma))) * to(term(q, pt, ln_pt, number(r.gamma))))
+        if term is gradient_term:
+            value = np.where(r.is_target, -value, value)
         result: Array = to(value * r.factor.astype(number)).astype(np.float64)
         return result
 

@@ -4,7 +4,7 @@ With p = 1/(1 + e^−x), in the target's column −α · (1 − p)^γ · (1 − 
 (γ · (1 − p) · ln(1 − p) − p), times the weight of the row's target.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks
 
 from .._shared import focal_loss as focal
-from .._shared.wrong_focal_loss import Result, Results, formula, rounded, suspects
+from .._shared.wrong_focal_loss import Results, rounded, suspects
 
 # §1.1 and §1.2 name a grad_output; §1.3, the function of §2.2 and mmcv's kernel have none.
 # Rulings as in forward: a row's factor is weight[target[n]]; with γ = 0 the power is 1; no error per element is stated.
@@ -20,12 +20,12 @@ from .._shared.wrong_focal_loss import Result, Results, formula, rounded, suspec
 FOCAL: Final = focal.Focal(
     "grad_input",
     focal.gradients,
+    focal.gradient_term,
     focal.gradient_element,
     number=12322,
     fields=(1, 2, 3, 4),
     preferences=(1,),
     ops=(23, 6),
-    torch_values=lambda right, wrong, gamma: (gamma * wrong).exp() * (gamma * right.exp() * right - wrong.exp()),
 )
 # Rows are short: targets never leave 16 bits, so no `names`.
 TARGET: Final = TensorSpec("target", "[N]", (DType.INT32,), None)
@@ -78,26 +78,19 @@ CHECKS = (
 )
 
 
-def _formula(last: Callable[[Array, Array, float], Array]) -> Result:
-    """Another last factor, of ln pt, ln q and gamma."""
-    return formula(lambda pt, q, r: np.where(r.is_target, -1, 1) * np.exp(r.gamma * q) * last(pt, q, r.gamma))
-
-
 # Mistakes that are no mistakes of the loss.
 _RESULTS: Final[Results] = {
     "the result is the loss": lambda _, r: focal.losses(r),
     "the derivative is that by p": lambda v, r: v / (np.exp(-r.x) / (1 + np.exp(-r.x)) ** 2),
     "the target's column has the other sign": lambda v, _: np.abs(v),
     "all columns but the target's have the other sign": lambda v, r: np.where(r.is_target, v, -v),
-    "the logarithm's term is missing": _formula(lambda _, q, __: np.exp(q)),
-    "the logarithm's term is all": _formula(lambda pt, _, g: -g * np.exp(pt) * pt),
-    "ln p and ln(1 − p) are exchanged": _formula(lambda pt, q, g: np.exp(q) - g * np.exp(pt) * q),
-    "the logarithm's term has the other sign": _formula(lambda pt, q, g: np.exp(q) + g * np.exp(pt) * pt),
-    "the logarithm's term is not multiplied with gamma": _formula(lambda pt, q, _: np.exp(q) - np.exp(pt) * pt),
+    "the logarithm's term is missing": lambda _, r: focal.gradients(r, lambda q, *_: q),
+    "the logarithm's term is all": lambda _, r: focal.gradients(r, lambda _q, pt, ln, g: -g * pt * ln),
+    "ln p and ln(1 − p) are exchanged": lambda _, r: focal.gradients(r, lambda q, pt, _ln, g: q - g * pt * np.log(q)),
+    "the logarithm's term has the other sign": lambda _, r: focal.gradients(r, lambda q, pt, ln, g: q + g * pt * ln),
+    "the logarithm's term lacks gamma": lambda _, r: focal.gradients(r, lambda q, pt, ln, _g: q - pt * ln),
     "grad_output is the sum of a row": lambda v, _: v * v.sum(axis=1, keepdims=True),
-    "arithmetic is in bfloat16": rounded(
-        lambda q, pt, ln_pt, r: np.where(r.is_target, -1, 1) * (q - r.gamma * pt * ln_pt)
-    ),
+    "arithmetic is in bfloat16": rounded(focal.gradient_term),
 }
 
 # The kernel that the numpy backend runs: §3.1's vectors, in which αt is alpha − 1 where a column is not the target's.

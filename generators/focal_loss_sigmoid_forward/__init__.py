@@ -11,7 +11,7 @@ import numpy as np
 from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks
 
 from .._shared import focal_loss as focal
-from .._shared.wrong_focal_loss import Change, Changes, Results, formula, relabelled, rounded, suspects
+from .._shared.wrong_focal_loss import Change, Changes, Results, relabelled, rounded, suspects
 
 # Ruling, §1.2: the factor of a row is weight[target[n]] in all its columns, not weight[c]. §3.1: with γ = 0 the power
 # is 1, also 0^0. §1.5.1 has norms alone: no error per element is stated, and DIFF3 never applies.
@@ -20,12 +20,12 @@ from .._shared.wrong_focal_loss import Change, Changes, Results, formula, relabe
 FOCAL: Final = focal.Focal(
     "output",
     focal.losses,
+    focal.loss_term,
     focal.loss_element,
     number=15000,
     fields=(999, 1, 2, 3),
     preferences=(0, 1),
     ops=(10, 9),
-    torch_values=lambda right, wrong, gamma: -(gamma * wrong).exp() * right,
 )
 # C, in whose row every column is "otherwise", is outside; the precondition has the limits.
 TARGET: Final = TensorSpec("target", "[N]", (DType.INT32,), None, names="C", outside="skipped")
@@ -74,13 +74,13 @@ _CHANGES: Final[Changes] = {
     **{f"targets are compared with columns of a part of {split}": _of_part(split) for split in SPLITS},
 }
 _RESULTS: Final[Results] = {
-    "gamma is the power of pt": formula(lambda right, _, r: np.exp(r.gamma * right) * -right),
-    "pt stands for its logarithm": formula(lambda right, wrong, r: np.exp(r.gamma * wrong + right)),
-    "the logarithm is that of 1 − pt": formula(lambda _, wrong, r: np.exp(r.gamma * wrong) * -wrong),
+    "gamma is the power of pt": lambda _, r: focal.losses(r, lambda q, pt, ln, g: -((pt / q) ** g) * ln),
+    "pt stands for its logarithm": lambda _, r: focal.losses(r, lambda _q, pt, *_: pt),
+    "the logarithm is that of 1 − pt": lambda _, r: focal.losses(r, lambda q, *_: -np.log(q)),
     "the result is the derivative": lambda _, r: focal.gradients(r),
-    "arithmetic is in bfloat16": rounded(lambda _, __, ln_pt, ___: -ln_pt),
-    "arithmetic is in half": rounded(lambda _, __, ln_pt, ___: -ln_pt, np.float16, np.float16),
-    "1 − p is formed in float": rounded(lambda _, __, ln_pt, ___: -ln_pt, np.float32, np.float32),
+    "arithmetic is in bfloat16": rounded(focal.loss_term),
+    "arithmetic is in half": rounded(focal.loss_term, np.float16, np.float16),
+    "1 − p is formed in float": rounded(focal.loss_term, np.float32, np.float32),
 }
 
 # The kernel that the numpy backend runs: all columns as otherwise, then the targets' (§3.1).
