@@ -104,6 +104,10 @@ def mask_mutants(operator: Operator, mask: Psamask) -> tuple[Mutant, ...]:
 
         return Mutant(name, message, run)
 
+    def behind_first_in_parts(call: OpCall) -> Any:
+        row, _, room = mask.needs(call)
+        return slice(1, None) if row > room else slice(0)
+
     def last(axis: int) -> Callable[[OpCall], Any]:
         return lambda _: (*(slice(None),) * axis, slice(-1, None))
 
@@ -132,4 +136,8 @@ def mask_mutants(operator: Operator, mask: Psamask) -> tuple[Mutant, ...]:
         mistakes.input_cleared(right, mask.fed),
         refusing("row_must_fit", "refuses a mask where no whole row fits", lambda row, _: row),
         refusing("16_must_fit", "refuses a mask where no 16 pixels fit", lambda _, pixels: pixels),
+        refusing("rows_in_64", "rounds rows up to 64 values", lambda row, pixels: min(-(-row // 64) * 64, pixels)),
+        mistakes.left(
+            "first_image_in_parts", "has rows in parts in the first image alone", right, output, behind_first_in_parts
+        ),
     )

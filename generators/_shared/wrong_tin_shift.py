@@ -66,6 +66,7 @@ def shift_mutants(operator: Operator, shift: TinShift) -> tuple[Mutant, ...]:
             "takes −2^31, whose magnitude no int32 holds, for no shift",
             lambda shifts: np.where(shifts == _SMALLEST, 0, shifts),
         ),
+        with_shifts("shifts_up_to_7", "moves by 7 frames at most", lambda shifts: shifts.clip(-7, 7)),
         *wrong_copies(output, shift.copies, row="clip"),
         mistakes.spoilt("masked", "multiplies what leaves the frames with 0", right, masked),
         mistakes.left("odd_half_left", "copies halves in pairs", right, output, odd_pixel),

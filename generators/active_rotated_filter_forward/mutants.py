@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
+from mluops_gtest.authoring import Array, DType, Mutant, OpCall, Status, mistakes
 from mluops_gtest.authoring.copy_of import wrong_copies
 from mluops_gtest.authoring.suspects import with_inputs
 
@@ -52,6 +52,12 @@ def _centre_moves(call: OpCall) -> Status:
 def _square_layers(call: OpCall) -> Status:
     """Filters of 1×1 keep their orientations in place."""
     return _turned(call, lambda *at: _layers(*at) * (call.tensor("input").dims[3] == 3))
+
+
+def _halves_alone(call: OpCall) -> Status:
+    """Two rotations keep the orientations of floats in place."""
+    is_right = call.tensor("input").dtype is DType.HALF or call.tensor("indices").dims[3] != 2
+    return _turned(call, lambda *at: _layers(*at) * is_right)
 
 
 def _rows_for_columns(call: OpCall) -> Status:
@@ -141,6 +147,7 @@ MUTANTS: Final = (
     Mutant("counted_from_0", "indices count from 0", partial(_shifted, by=1)),
     Mutant("one_too_low", "indices count from 2", partial(_shifted, by=-1)),
     Mutant("layers_of_1x1_stay", "filters of 1×1 keep their orientations in place", _square_layers),
+    Mutant("layers_of_floats_stay", "two rotations keep the orientations of floats in place", _halves_alone),
     Mutant("centre_moves", "the centre moves with the ring", _centre_moves),
     Mutant("rows_for_columns", "the table's rows are taken for columns", _rows_for_columns),
     Mutant("table_by_rotation", "the table is read as [R, A, h, w]", _rotations_outside),
