@@ -5,7 +5,7 @@ N rows, C classes, pt the probability of the right answer, q = 1 − pt; § is a
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any, Final, Literal, NamedTuple, get_args
@@ -20,11 +20,14 @@ from mluops_gtest.authoring import (
     DType,
     EnumSpec,
     OpCall,
+    Operator,
     OutputSpec,
     ParamField,
     ParamMessage,
     Params,
     RecipeOutput,
+    Status,
+    TensorArg,
     TensorSpec,
     Theory,
     axis,
@@ -41,47 +44,11 @@ FAST: Final = 0
 _PREFERENCES: Final = {"COMPUTATION_FAST": 0, "COMPUTATION_HIGH_PRECISION": 1, "COMPUTATION_ULTRAHIGH_PRECISION": 2}
 _REDUCTIONS: Final = {"LOSS_REDUCTION_NONE": 0, "LOSS_REDUCTION_SUM": 1, "LOSS_REDUCTION_MEAN": 2}
 
-
-def focal_inputs(target: TensorSpec) -> tuple[TensorSpec, ...]:
-    """Nobody looks at layouts."""
-    weight = TensorSpec("weight", "[C]", FLOATS, None, optional=True)
-    return TensorSpec("input", "[N, C]", FLOATS, None), target, weight
-
-
-AXES: Final = {"rows": axis("N", of="input"), "columns": axis("C", of="input")}
-
-
-def focal_params(
-    name: str, number: int, message: str, fields: tuple[int, int, int, int], preferences: tuple[int, ...]
-) -> ParamMessage:
-    """prefer, reduction, alpha and gamma by these numbers; what else is preferred or reduced is refused."""
-    prefer, reduction, alpha, gamma = fields
-    enums = EnumSpec("ComputationPreference", _PREFERENCES), EnumSpec("LossReduction", _REDUCTIONS)
-    return ParamMessage(
-        name,
-        number,
-        message,
-        (
-            ParamField("prefer", prefer, "enum", default=1, enum=enums[0], allowed=preferences),
-            ParamField("reduction", reduction, "enum", "required", default=0, enum=enums[1], allowed=(0,)),
-            ParamField("alpha", alpha, "float", "required", 0.25),
-            ParamField("gamma", gamma, "float", "required", 2.0),
-        ),
-    )
-
-
-def focal_output(name: str) -> OutputSpec:
-    """§1.5.1: 0.3 %, in both types; its second rule needs the error of a GPU, which no file holds."""
-    return OutputSpec(name, "[N, C]", dict.fromkeys(FLOATS, diff1_and_diff2(3e-3)), None)
-
-
-def focal_function(name: str, output: str) -> Any:
-    """The C function: weight_desc and weight are null where there is no weight."""
-    order = (*scalar("prefer", "reduction"), *tensor("input", "target", "weight"), *scalar("alpha", "gamma"))
-    return c_function(name, arguments=(HANDLE, *order, *tensor(output)))
-
-
-# What is read of a call.
+# Input, target and output; by these and the weight, if there is one, what refuses a call, in its order.
+Tensors = tuple[TensorArg, TensorArg, TensorArg]
+Refusals = Callable[[OpCall, Tensors, list[TensorArg]], Iterator[tuple[bool, Status]]]
+# x [N, C], the places of targets, alpha and gamma of a call.
+Compute = Callable[[Array, tuple[Array, Array], np.float32, np.float32], Array]
 
 
 def has_weight(call: OpCall) -> bool:
@@ -117,18 +84,26 @@ def logs(r: Reading) -> tuple[Array, Array, Array]:
     return -(np.maximum(-z, 0) + both), -(np.maximum(z, 0) + both), np.where(r.is_target, r.alpha, r.others)
 
 
-def losses(r: Reading) -> Array:
-    """−αt · q^γ · ln pt · factor; with γ = 0 the power is 1, also of 0."""
+def loss_term(q: Any, pt: Any, ln_pt: Any, gamma: float) -> Any:  # noqa: ARG001 - both are called alike
+    """What the loss has beside αt · q^γ and the weight."""
+    return -ln_pt
+
+
+def gradient_term(q: Any, pt: Any, ln_pt: Any, gamma: float) -> Any:
+    """What its derivative has: both terms have one sign, so nothing cancels."""
+    return q - gamma * pt * ln_pt
+
+
+def losses(r: Reading, term: Callable[..., Any] = loss_term) -> Array:
+    """αt · q^γ · term · factor; with γ = 0 the power is 1, also of 0."""
     right, wrong, alpha = logs(r)
-    loss: Array = alpha * np.exp(r.gamma * wrong) * -right * r.factor
+    loss: Array = alpha * np.exp(r.gamma * wrong) * term(np.exp(wrong), np.exp(right), right, r.gamma) * r.factor
     return loss
 
 
-def gradients(r: Reading) -> Array:
-    """The derivative of the loss by x: both terms of its last factor have one sign, so nothing cancels."""
-    right, wrong, alpha = logs(r)
-    size = alpha * np.exp(r.gamma * wrong) * (np.exp(wrong) - r.gamma * np.exp(right) * right) * r.factor
-    # + 0 makes +0 of −0.
+def gradients(r: Reading, term: Callable[..., Any] = gradient_term) -> Array:
+    """The derivative of the loss by x; + 0 makes +0 of −0."""
+    size = losses(r, term)
     gradient: Array = np.where(r.is_target, -size, size) + 0.0
     return gradient
 
@@ -150,30 +125,101 @@ def gradient_element(p: Decimal, is_target: bool, alpha: Decimal, gamma: Decimal
 # The errors of right implementations, in steps of 2^-24: no bound per element is stated. Measured, §1.5.1 allows them:
 # every float32 log, exp, power and quotient may err by 4 ulp, and q carries the rounding of 1 + e^-|x|, or of 1 − p.
 _STEP: Final = 2.0**-24
-_ROUNDINGS: Final = 16
-_ERROR: Final = _ROUNDINGS * _STEP
+_ERROR: Final = 16 * _STEP
 _BLOCK: Final = 1 << 20
 # The error of float64 formulas: with γ up to 1000 they agree with 40 digits to 3e-14.
 _DOUBT: Final = 1e-12
 # Digits that 1 − p keeps for |x| ≤ 20, and what rounds to 0 in any type.
-_DIGITS: Final = 60
-_NOTHING: Final = Decimal("1e-60")
+_DIGITS, _NOTHING = 60, Decimal("1e-60")
 
 
 @dataclass(frozen=True, slots=True)
 class Focal:
-    """An operator by its output, its formula and one element of it."""
+    """An operator by its output, its formula and its last factor, and one element of it."""
 
     output: str
     values: Callable[[Reading], Array]
+    term: Callable[..., Any]
     element: Callable[[Decimal, bool, Decimal, Decimal], Decimal]
+    _: KW_ONLY
+    # Of the op_type and of the message of parameters, and those of its fields prefer, reduction, alpha, gamma.
+    number: int
+    fields: tuple[int, int, int, int]
+    # What else is preferred is refused, as is any reduction.
+    preferences: tuple[int, ...]
+    # As released: operations per element and per row.
+    ops: tuple[int, int]
 
-    def _by_rows(self, call: OpCall, dtype: Any, compute: Callable[[slice], Array]) -> Array:
-        """So many rows at a time as memory has room for."""
-        result = np.empty(call.tensor(self.output).dims, dtype)
-        for rows in blocks(*result.shape):
-            result[rows] = compute(rows)
-        return result
+    def operator(self, way: str, **own: Any) -> Operator:
+        """focal_loss_sigmoid_<way>; `own` has what the two do not share."""
+        prefer, reduction, alpha, gamma = self.fields
+        enums = EnumSpec("ComputationPreference", _PREFERENCES), EnumSpec("LossReduction", _REDUCTIONS)
+        fields = (
+            ParamField("prefer", prefer, "enum", default=1, enum=enums[0], allowed=self.preferences),
+            ParamField("reduction", reduction, "enum", "required", default=0, enum=enums[1], allowed=(0,)),
+            ParamField("alpha", alpha, "float", "required", 0.25),
+            ParamField("gamma", gamma, "float", "required", 2.0),
+        )
+        name, function = f"focal_loss_sigmoid_{way}", f"FocalLossSigmoid{way.capitalize()}"
+        order = (*scalar("prefer", "reduction"), *tensor("input", "target", "weight"), *scalar("alpha", "gamma"))
+        return Operator(
+            name=name,
+            released_name=name,
+            op_type=(name.upper(), self.number),
+            # Nobody looks at layouts. §1.4: C, where there is no weight, stands for no class.
+            inputs=(
+                TensorSpec("input", "[N, C]", FLOATS, None),
+                own.pop("target"),
+                TensorSpec("weight", "[C]", FLOATS, None, optional=True),
+            ),
+            # §1.5.1: 0.3 %, in both types; its second rule needs the error of a GPU, which no file holds.
+            outputs=(OutputSpec(self.output, "[N, C]", dict.fromkeys(FLOATS, diff1_and_diff2(3e-3)), None),),
+            params=ParamMessage(f"{name}_param", self.number, f"{function}Param", fields),
+            axes={"rows": axis("N", of="input"), "columns": axis("C", of="input")},
+            reference=self.reference,
+            bound=self.bound,
+            precondition=precondition,
+            left_open={"undefined": find_undefined, "subnormal": find_subnormal},
+            theory=self.theory,
+            # weight_desc and weight are null where there is no weight.
+            c_api=c_function(f"mluOp{function}", arguments=(HANDLE, *order, *tensor(self.output))),
+            exact=self.elements,
+            torch_kernel=self.torch_kernel,
+            recipes={"logits": self.logits},
+            space=self._space(),
+            **own,
+        )
+
+    def theory(self, call: OpCall) -> Theory:
+        """All tensors once, the operations, and a product more where there is a weight."""
+        (rows, columns), (per_element, per_row) = call.tensor("input").dims, self.ops
+        tensors = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
+        ops = (per_element + has_weight(call)) * rows * columns + per_row * rows
+        return Theory(sum(arg.desc.nbytes for arg in tensors), ops)
+
+    def kernel(self, refusals: Refusals, compute: Compute) -> Callable[[OpCall], Status]:
+        """Checks the call, then computes in float."""
+
+        def run(call: OpCall) -> Status:
+            x, target, weight, out = (*call.inputs.values(), call.outputs[self.output])
+            if call.handle is None or x is None or target is None or out is None:
+                return Status.BAD_PARAM
+            weights = [weight] if weight is not None and weight.desc.count else []
+            for is_broken, status in refusals(call, (x, target, out), weights):
+                if is_broken:
+                    return status
+            alpha, gamma = (np.float32(call.param(name)) for name in ("alpha", "gamma"))
+
+            def of_rows(rows: slice) -> Array:
+                values, labels = call.array("input")[rows].astype(np.float32), call.array("target")[rows]
+                found = np.flatnonzero(labels < values.shape[1])
+                values = compute(values, (found, labels[found]), alpha, gamma)
+                return values * call.array("weight")[labels].astype(np.float32)[:, None] if weights else values
+
+            _fill(call.array(self.output), of_rows)
+            return Status.SUCCESS
+
+        return run
 
     def reference(self, call: OpCall) -> Baseline:
         """The formula in real arithmetic whatever prefer says, rounded once, so that every machine has its bits."""
@@ -191,8 +237,7 @@ class Focal:
                 low[row, column] = near[is_beyond]
             return low
 
-        with np.errstate(all="ignore"):
-            return Baseline({self.output: self._by_rows(call, dtype.storage, compute)})
+        return Baseline({self.output: _fill(np.empty(call.tensor(self.output).dims, dtype.storage), compute)})
 
     def elements(self, call: OpCall) -> Mapping[str, ExactElement]:
         """The document's formula with 60 digits."""
@@ -214,29 +259,47 @@ class Focal:
     def bound(self, call: OpCall) -> Mapping[str, Bound]:
         """How far the formula moves where p, its logarithms and the power err; FAST takes ln of a rounded pt."""
         is_fast = call.param("prefer") == FAST
+        is_rounded_twice = has_weight(call) and call.tensor(self.output).dtype is DType.HALF
 
         def compute(rows: slice) -> Array:
             r = read(call, rows)
             right, wrong, alpha = logs(r)
             pt, q = np.exp(right), np.exp(wrong)
-            if self.values is gradients:
-                last, off = q - r.gamma * pt * right, _ERROR * (1 + r.gamma * (2 - right))
-            else:
-                last, off = -right, _ERROR * (1 - right + is_fast / pt)
-            power, skew = np.exp(r.gamma * wrong), _ERROR * (1 - r.gamma * wrong)
-            most = (q + _ERROR) ** r.gamma * (1 + skew) * (last + off)
-            least = np.maximum(q - _ERROR, 0) ** r.gamma * np.maximum(1 - skew, 0) * np.maximum(last - off, 0)
-            value = power * last
-            error = np.maximum(most - value, value - least) + _ERROR * value
+            last, skew = self.term(q, pt, right, r.gamma), 1 - r.gamma * wrong
+            slack = 1 + r.gamma * (2 - right) if self.term is gradient_term else 1 - right + is_fast / pt
+
+            def moved(by: float) -> Array:
+                power = np.maximum(q + by, 0) ** r.gamma * np.maximum(1 + by * skew, 0)
+                result: Array = power * np.maximum(last + by * slack, 0)
+                return result
+
+            value = np.exp(r.gamma * wrong) * last
+            error = np.maximum(moved(_ERROR) - value, value - moved(-_ERROR)) + _ERROR * value
+            # Half may be rounded before the weight, too.
+            error += is_rounded_twice * (2.0**-11 * value + 2.0**-25 / np.maximum(np.abs(alpha), 2.0**-25))
             # What a device without subnormal numbers loses.
             steps: Array = (np.abs(alpha * r.factor) * error + 2.0**-125) / _STEP
             return steps
 
-        with np.errstate(all="ignore"):
-            # Next to a NaN nothing is compared.
-            return {self.output: Bound(np.nan_to_num(self._by_rows(call, np.float32, compute)), 1)}
+        size = _fill(np.empty(call.tensor(self.output).dims, np.float32), compute)
+        # Next to a NaN nothing is compared.
+        return {self.output: Bound(np.nan_to_num(size), 1)}
 
-    # Recipes.
+    def torch_kernel(self, call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+        """Write the output in float, by log-sigmoids."""
+        import torch
+        from torch.nn.functional import logsigmoid
+
+        x, target, alpha = inputs["input"].float(), inputs["target"].long(), call.param("alpha")
+        is_target = target[:, None] == torch.arange(x.shape[1], device=x.device)
+        z, gamma = torch.where(is_target, x, -x), call.param("gamma")
+        right, wrong = logsigmoid(z), logsigmoid(-z)
+        sign = -1 if self.term is gradient_term else 1
+        power = torch.where(is_target, sign * alpha, 1 - alpha) * (gamma * wrong).exp()
+        values = power * self.term(wrong.exp(), right.exp(), right, gamma)
+        if has_weight(call):
+            values = values * inputs["weight"].float()[target][:, None]
+        outputs[self.output].copy_(values)
 
     def logits(
         self,
@@ -253,39 +316,38 @@ class Focal:
     ) -> RecipeOutput:
         """x of that kind, targets of that kind or as they are listed, and a weight or none."""
         p: dict[str, Any] = {"prefer": 1, "reduction": 0, "alpha": 0.25, "gamma": 2.0, **params}
-        target = np.resize(np.array(labels), rows) if labels else _targets(draw, targets, rows, columns, weight)
+        drawn = _targets(draw, targets, rows, columns, is_weighted=weight != "none")
+        target = np.resize(np.array(labels), rows) if labels else drawn
         is_target = target[:, None] == np.arange(columns)
-        x = _logits(draw, dtype, values, is_target, p["gamma"], is_fast=p["prefer"] == FAST)
-        if (np.abs(x) > reach(dtype, p)).any():
+        x = _logits(draw, dtype, values, is_target, p["gamma"], reach(dtype, p["prefer"]))
+        if (np.abs(x) > reach(dtype, p["prefer"])).any():
             raise ValueError("x leaves the range in which results are compared")
         inputs = {"input": narrowed(x, dtype), "target": target.astype("<i4")}
         if weight != "none":
             inputs["weight"] = _weights(draw, dtype, weight, columns)
         return RecipeOutput(inputs, p, outputs={self.output: x.shape})
 
-    def space(self, preferences: tuple[int, ...]) -> Space:
-        """What fuzzing draws."""
+    def _space(self) -> Space:
+        data: dict[str, Sizes | Choice] = {
+            "rows": Sizes(1, 1025),
+            "columns": Sizes(1, 257),
+            "values": Choice(("trained", "uniform", "narrow", "steep", "equal")),
+            "targets": Choice(get_args(Targets)),
+            "weight": Choice(("none", "drawn", "signed", "some_zero")),
+        }
+        params: dict[str, Sizes | Choice] = {
+            "prefer": Choice(self.preferences),
+            "alpha": Choice((0.25, 0.5, -1.0, 3.0)),
+            "gamma": Choice((0.0, 0.5, 1.0, 2.0, 3.7, 8.0, 16.0)),
+        }
 
         def draw(at: Mapping[str, Any]) -> Drawn | None:
-            is_float = at["dtype"] == "float"
-            params = {name: at[name] for name in ("prefer", "alpha", "gamma")}
-            if at["values"] == "steep" and (not is_float or at["gamma"] < 8 or at["prefer"] == FAST):
+            if at["values"] == "steep" and (at["dtype"] != "float" or at["gamma"] < 8 or at["prefer"] == FAST):
                 return None
-            data = {name: at[name] for name in ("rows", "columns", "values", "targets", "weight")}
-            return Drawn("logits", params, data, at["dtype"])
+            return Drawn("logits", {one: at[one] for one in params}, {one: at[one] for one in data}, at["dtype"])
 
         return Space(
-            axes={
-                "dtype": Choice(tuple(dtype.value for dtype in FLOATS)),
-                "rows": Sizes(1, 1025),
-                "columns": Sizes(1, 257),
-                "values": Choice(("trained", "uniform", "narrow", "steep", "equal")),
-                "targets": Choice(get_args(Targets)),
-                "weight": Choice(("none", "drawn", "signed", "some_zero")),
-                "prefer": Choice(preferences),
-                "alpha": Choice((0.25, 0.5, -1.0, 3.0)),
-                "gamma": Choice((0.0, 0.5, 1.0, 2.0, 3.7, 8.0, 16.0)),
-            },
+            axes={"dtype": Choice(tuple(dtype.value for dtype in FLOATS)), **data, **params},
             draw=draw,
             elements=lambda at: at["rows"] * at["columns"],
             # Nobody says what a gamma is that is no number.
@@ -293,19 +355,19 @@ class Focal:
         )
 
 
-def blocks(rows: int, columns: int) -> Iterator[slice]:
-    """Rows whose elements are few enough at a time."""
-    step = max(1, _BLOCK // max(columns, 1))
-    return (slice(start, start + step) for start in range(0, rows, step))
+def _fill(result: Array, compute: Callable[[slice], Array]) -> Array:
+    """Some rows at a time: memory has no room for more."""
+    step = max(1, _BLOCK // max(result.shape[1], 1))
+    with np.errstate(all="ignore"):
+        for start in range(0, len(result), step):
+            result[start : start + step] = compute(slice(start, start + step))
+    return result
 
 
-# What documents and headers leave open.
-
-
-def reach(dtype: DType, p: Params) -> float:
+def reach(dtype: DType, prefer: int) -> float:
     """|x| up to which results are compared: the header's range, and 12 for FAST, which forms 1 − p (§2.2)."""
     most = 5.0 if dtype is DType.HALF else 20.0
-    return min(most, 12.0) if p["prefer"] == FAST else most
+    return min(most, 12.0) if prefer == FAST else most
 
 
 def has_idle_pointer(call: OpCall) -> bool:
@@ -316,42 +378,24 @@ def has_idle_pointer(call: OpCall) -> bool:
 
 def precondition(call: OpCall) -> str | None:
     """§1.4: a target is a class, or without weight C; what has no elements has no data."""
-    target, columns = call.array("target"), call.tensor("input").dims[1]
-    most = columns - has_weight(call)
-    if (target < 0).any() or (target > most).any():
-        return f"a target leaves 0 … {most}"
-    if has_idle_pointer(call):
-        return "weight has no elements, but a pointer"
-    if not all(math.isfinite(call.param(name)) for name in ("alpha", "gamma")):
-        return "alpha or gamma is no number"
-    return None
+    target, most = call.array("target"), call.tensor("input").dims[1] - has_weight(call)
+    reasons = {
+        f"a target leaves 0 … {most}": ((target < 0) | (target > most)).any(),
+        "weight has no elements, but a pointer": has_idle_pointer(call),
+        "alpha or gamma is no number": not all(math.isfinite(call.param(name)) for name in ("alpha", "gamma")),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def find_undefined(call: OpCall, baseline: Baseline) -> str | None:  # noqa: ARG001 - all are called alike
     """§1.2: of what is not finite the document says what becomes of NaN with γ ≠ 0; ranges are the header's."""
-    x = call.array("input").astype(np.float32)
-    if has_weight(call) and not np.isfinite(call.array("weight")).all():
-        return "weight has NaN or an infinity"
-    if np.isnan(x).any() and call.param("gamma") == 0:
-        return "input has NaN, and gamma is 0"
-    if (np.abs(x) > reach(call.tensor("input").dtype, call.params or {})).any():
-        return "input leaves the range in which results are compared"
-    return None
-
-
-LEFT_OPEN: Final = {"undefined": find_undefined, "subnormal": find_subnormal}
-
-
-def theory(per_element: int, per_row: int) -> Callable[[OpCall], Theory]:
-    """All tensors once, so many operations, and a product more where there is a weight; as released."""
-
-    def of(call: OpCall) -> Theory:
-        rows, columns = call.tensor("input").dims
-        tensors = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-        ops = (per_element + has_weight(call)) * rows * columns + per_row * rows
-        return Theory(sum(arg.desc.nbytes for arg in tensors), ops)
-
-    return of
+    x, most = call.array("input").astype(np.float32), reach(call.tensor("input").dtype, call.param("prefer"))
+    reasons = {
+        "weight has NaN or an infinity": has_weight(call) and not np.isfinite(call.array("weight")).all(),
+        "input has NaN, and gamma is 0": np.isnan(x).any() and call.param("gamma") == 0,
+        "input leaves the range in which results are compared": (np.abs(x) > most).any(),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 # trained: of a network that knows its classes, few are likely; uniform: wherever results are compared and are no
@@ -371,101 +415,62 @@ _SMALLEST: Final = 80.0
 _POSITIVE: Final = 8
 
 
-def _targets(draw: Draw, kind: str, rows: int, columns: int, weight: str) -> Array:
+def _targets(draw: Draw, kind: str, rows: int, columns: int, *, is_weighted: bool) -> Array:
     """int64 [N]; in the first row and the last there is a target wherever some have one."""
-    drawn = draw.stream("target").integers(0, columns, rows)
-    n = np.arange(rows)
-    if kind == "none" and weight != "none":
+    drawn, n = draw.stream("target").integers(0, columns, rows), np.arange(rows)
+    if kind == "none" and is_weighted:
         raise ValueError("with weight every row has a target")
-    match kind:
-        case "mixed":
-            turns = [np.zeros_like(n), np.full_like(n, columns - 1), drawn, np.full_like(n, columns)]
-            target = np.choose(n % (4 if weight == "none" else 3), turns)
-        case "background" if weight == "none":
-            target = np.where((n % _POSITIVE == 0) | (n == rows - 1), drawn, columns)
-        case "first" | "last" | "none":
-            target = np.full_like(n, {"first": 0, "last": columns - 1, "none": columns}[kind])
-        case _:
-            target = drawn
-    return target
+    first, last, none = (np.full_like(n, one) for one in (0, columns - 1, columns))
+    is_drawn = (n % _POSITIVE == 0) | (n == rows - 1) | is_weighted
+    return {
+        "mixed": np.choose(n % (3 if is_weighted else 4), [first, last, drawn, none]),
+        "background": np.where(is_drawn, drawn, none),
+        "any": drawn,
+        "first": first,
+        "last": last,
+        "none": none,
+    }[kind]
 
 
-def _logits(draw: Draw, dtype: DType, kind: str, is_target: Array, gamma: float, *, is_fast: bool) -> Array:
-    """float64 [N, C]."""
+def _logits(draw: Draw, dtype: DType, kind: str, is_target: Array, gamma: float, most: float) -> Array:
+    """float64 [N, C], no |x| above `most`."""
     shape = is_target.shape
     unit, more = (draw.stream(name).integers(0, 1 << 24, shape) * 2.0**-23 - 1 for name in ("input", "more"))
-    most = min(reach(dtype, {"prefer": FAST if is_fast else 1}), _SMALLEST / (gamma + 1))
     match kind:
         case "trained":
             mean, width = _TRAINED[dtype]
             return mean + width / 2 * (unit + more)
         case "uniform":
-            return unit * most
-        case "narrow" | "nan":
-            x = unit * 3
-            if kind == "nan":
-                x.reshape(-1)[::3] = np.nan
-            return x
+            return unit * min(most, _SMALLEST / (gamma + 1))
+        case "narrow":
+            return unit * 3
+        case "nan":
+            return np.where(np.arange(unit.size).reshape(shape) % 3, unit * 3, np.nan)
         case "steep":
             # ln γ + [−1, 2]: where pt is 1/γ.
             return np.where(is_target, -1, 1) * (math.log(gamma) + 0.5 + 1.5 * unit)
         case "edges":
-            return np.resize(np.array([one for one in _EDGES[dtype] if abs(one) <= 12 or not is_fast]), shape)
-        case "equal":
-            return np.full(shape, -1.375)
+            return np.resize(np.array([one for one in _EDGES[dtype] if abs(one) <= most]), shape)
         case _:
-            return np.zeros(shape)
+            return np.full(shape, -1.375 if kind == "equal" else 0.0)
 
 
 def _weights(draw: Draw, dtype: DType, kind: str, columns: int) -> Array:
-    stream = draw.stream("weight")
-    values = stream.mantissas(columns, (-2, 1), dtype.storage.str)
-    match kind:
-        case "equal" | "zero":
-            values = np.full_like(values, 1.5 if kind == "equal" else 0)
-        case "drawn" | "some_zero":
-            values = np.abs(values)
-            if kind == "some_zero":
-                values[1::3] = 0
-    return values
+    values = draw.stream("weight").mantissas(columns, (-2, 1), dtype.storage.str)
+    return {
+        "drawn": np.abs(values),
+        "signed": values,
+        "some_zero": np.where(np.arange(columns) % 3 == 1, np.zeros_like(values), np.abs(values)),
+        "equal": np.full_like(values, 1.5),
+        "zero": np.zeros_like(values),
+    }[kind]
 
 
-# What kernels of these operators share: what they read, in float.
-
-
-Operands = tuple[Array, tuple[Array, Array], Array | None, np.float32, np.float32]
-
-
-def operands(call: OpCall, rows: slice) -> Operands:
-    """Of some rows: input, the places of targets, the rows' factors if there is a weight; alpha and gamma."""
-    x, target, weight = call.array("input")[rows], call.array("target")[rows], call.inputs["weight"]
-    found = np.flatnonzero(target < x.shape[1])
-    has_factor = weight is not None and weight.desc.count > 0
-    factor = call.array("weight")[target].astype(np.float32)[:, None] if has_factor else None
-    alpha, gamma = (np.float32(call.param(name)) for name in ("alpha", "gamma"))
-    return x.astype(np.float32), (found, target[found]), factor, alpha, gamma
-
-
-def shapes_fit(call: OpCall, output: str) -> bool:
-    """Ranks, lengths and types are those that a kernel takes; a weight without elements is none."""
-    x, target, weight, out = (*call.inputs.values(), call.outputs[output])
-    if x is None or target is None or out is None or len(x.dims) != 2 or len(target.dims) != 1:
+def shapes_fit(tensors: Tensors, weights: list[TensorArg]) -> bool:
+    """Ranks, lengths and types are those that a kernel takes."""
+    x, target, out = tensors
+    if len(x.dims) != 2 or len(target.dims) != 1 or out.dims != x.dims or target.dims[0] != x.dims[0]:
         return False
     if x.dtype not in (DType.HALF, DType.FLOAT) or target.dtype is not DType.INT32 or out.dtype is not x.dtype:
         return False
-    if out.dims != x.dims or target.dims[0] != x.dims[0]:
-        return False
-    return weight is None or 0 in weight.dims or (weight.dtype is x.dtype and weight.dims == (x.dims[1],))
-
-
-def torch_logs(call: OpCall, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """As torch tensors in float: bool [N, C], αt times the rows' factors, ln pt and ln q by log-sigmoids."""
-    import torch
-    from torch.nn.functional import logsigmoid
-
-    x, target, alpha = inputs["input"].float(), inputs["target"].long(), call.param("alpha")
-    is_target = target[:, None] == torch.arange(x.shape[1], device=x.device)
-    z = torch.where(is_target, x, -x)
-    share = torch.where(is_target, alpha, 1 - alpha)
-    factor = inputs["weight"].float()[target][:, None] if has_weight(call) else 1.0
-    return is_target, share * factor, logsigmoid(z), logsigmoid(-z)
+    return all(arg.dtype is x.dtype and arg.dims == (x.dims[1],) for arg in weights)

@@ -4,22 +4,30 @@ With p = 1/(1 + e^−x), in the target's column −α · (1 − p)^γ · (1 − 
 (γ · (1 − p) · ln(1 − p) − p), times the weight of the row's target.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, OpCall, Operator, Status, TensorSpec, checks
+from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks
 
 from .._shared import focal_loss as focal
-from .._shared.wrong_focal_loss import Result, Results, formula, suspects
+from .._shared.wrong_focal_loss import Results, rounded, suspects
 
 # §1.1 and §1.2 name a grad_output; §1.3, the function of §2.2 and mmcv's kernel have none.
 # Rulings as in forward: a row's factor is weight[target[n]]; with γ = 0 the power is 1; no error per element is stated.
-FOCAL: Final = focal.Focal("grad_input", focal.gradients, focal.gradient_element)
 # §1.4 says that HIGH_PRECISION is not supported, of "reduction": a slip. It is the only one that is.
-PREFERENCES: Final = (1,)
-# §1.4: C, where there is no weight, stands for no class. Rows are short: targets never leave 16 bits, so no `names`.
+FOCAL: Final = focal.Focal(
+    "grad_input",
+    focal.gradients,
+    focal.gradient_term,
+    focal.gradient_element,
+    number=12322,
+    fields=(1, 2, 3, 4),
+    preferences=(1,),
+    ops=(23, 6),
+)
+# Rows are short: targets never leave 16 bits, so no `names`.
 TARGET: Final = TensorSpec("target", "[N]", (DType.INT32,), None)
 # §1.4 has (0, …) and [0, 10000], §1.3 [0, 8] and [0, 1000]: header and code take 0 to 10000.
 MOST_GAMMA: Final = 10000
@@ -54,8 +62,7 @@ CHECKS = (
         checks.dims("weight.0", doc="§1.3"),
         checks.dtypes("weight = input", doc="§1.1"),
     ),
-    checks.params("prefer", doc="§1.4", status=Status.NOT_SUPPORTED),
-    checks.params("reduction", doc="§1.4", status=Status.NOT_SUPPORTED),
+    checks.params("prefer", "reduction", doc="§1.4", status=Status.NOT_SUPPORTED),
     checks.require(
         "gamma",
         lambda call: not (call.param("gamma") < 0 or call.param("gamma") > MOST_GAMMA),
@@ -71,98 +78,54 @@ CHECKS = (
 )
 
 
-def _formula(last: Callable[[Array, Array, float], Array]) -> Result:
-    """Another last factor, of ln pt, ln q and gamma."""
-    return formula(lambda pt, q, r: np.where(r.is_target, -1, 1) * np.exp(r.gamma * q) * last(pt, q, r.gamma))
-
-
 # Mistakes that are no mistakes of the loss.
-WRONG: Final[Results] = (
-    ("loss", "the result is the loss", lambda _, r: focal.losses(r)),
-    ("by_p", "the derivative is that by p", lambda v, r: v / (np.exp(-r.x) / (1 + np.exp(-r.x)) ** 2)),
-    ("target_sign", "the target's column has the other sign", lambda v, _: np.abs(v)),
-    ("others_sign", "all columns but the target's have the other sign", lambda v, r: np.where(r.is_target, v, -v)),
-    ("no_logarithm", "the logarithm's term is missing", _formula(lambda _, q, __: np.exp(q))),
-    ("logarithm_alone", "the logarithm's term is all", _formula(lambda pt, _, g: -g * np.exp(pt) * pt)),
-    ("other_logarithm", "ln p and ln(1 − p) are exchanged", _formula(lambda pt, q, g: np.exp(q) - g * np.exp(pt) * q)),
-    ("logarithm_added", "its term has the other sign", _formula(lambda pt, q, g: np.exp(q) + g * np.exp(pt) * pt)),
-    ("no_gamma", "its term is not multiplied with gamma", _formula(lambda pt, q, _: np.exp(q) - np.exp(pt) * pt)),
-    ("times_sum", "grad_output is the sum of a row", lambda v, _: v * v.sum(axis=1, keepdims=True)),
-)
+_RESULTS: Final[Results] = {
+    "the result is the loss": lambda _, r: focal.losses(r),
+    "the derivative is that by p": lambda v, r: v / (np.exp(-r.x) / (1 + np.exp(-r.x)) ** 2),
+    "the target's column has the other sign": lambda v, _: np.abs(v),
+    "all columns but the target's have the other sign": lambda v, r: np.where(r.is_target, v, -v),
+    "the logarithm's term is missing": lambda _, r: focal.gradients(r, lambda q, *_: q),
+    "the logarithm's term is all": lambda _, r: focal.gradients(r, lambda _q, pt, ln, g: -g * pt * ln),
+    "ln p and ln(1 − p) are exchanged": lambda _, r: focal.gradients(r, lambda q, pt, _ln, g: q - g * pt * np.log(q)),
+    "the logarithm's term has the other sign": lambda _, r: focal.gradients(r, lambda q, pt, ln, g: q + g * pt * ln),
+    "the logarithm's term lacks gamma": lambda _, r: focal.gradients(r, lambda q, pt, ln, _g: q - pt * ln),
+    "grad_output is the sum of a row": lambda v, _: v * v.sum(axis=1, keepdims=True),
+    "arithmetic is in bfloat16": rounded(focal.gradient_term),
+}
 
 # The kernel that the numpy backend runs: §3.1's vectors, in which αt is alpha − 1 where a column is not the target's.
 
 
-def kernel(call: OpCall) -> Status:
-    """Check the call, then compute in float, some rows at a time."""
-    refused = _refusal(call)
-    if refused is not None:
-        return refused
-    result = call.array("grad_input")
+def _compute(x: Array, hits: tuple[Array, Array], alpha: np.float32, gamma: np.float32) -> Array:
     one, smallest = np.float32(1), np.finfo(np.float32).tiny
-    with np.errstate(all="ignore"):
-        for rows in focal.blocks(*result.shape):
-            x, hits, factor, alpha, gamma = focal.operands(call, rows)
-            p = one / (one + np.exp(-x))
-            pt, share = one - p, np.full_like(x, alpha - one)
-            pt[hits], share[hits] = p[hits], alpha
-            power = np.exp(gamma * np.log(np.maximum(one - pt, smallest)))
-            grad = (one - pt - gamma * pt * np.log(np.maximum(pt, smallest))) * (-share * power)
-            result[rows] = grad if factor is None else grad * factor
-    return Status.SUCCESS
+    p = one / (one + np.exp(-x))
+    pt, share = one - p, np.full_like(x, alpha - one)
+    pt[hits], share[hits] = p[hits], alpha
+    power = np.exp(gamma * np.log(np.maximum(one - pt, smallest)))
+    gradient: Array = (one - pt - gamma * pt * np.log(np.maximum(pt, smallest))) * (-share * power)
+    return gradient
 
 
-def _refusal(call: OpCall) -> Status | None:
-    x, target, weight, grad = (*call.inputs.values(), call.outputs["grad_input"])
-    if call.handle is None or x is None or target is None or grad is None or not focal.shapes_fit(call, "grad_input"):
-        return Status.BAD_PARAM
-    weights = [weight] if weight is not None and weight.desc.count else []
-    if any(arg.desc.is_strided for arg in (x, target, grad, *weights)):
-        return Status.BAD_PARAM
-    if call.param("prefer") != 1 or call.param("reduction") != 0:
-        return Status.NOT_SUPPORTED
-    if call.param("gamma") < 0 or call.param("gamma") > 10000:
-        return Status.NOT_SUPPORTED
-    if any(arg.null for arg in weights):
-        return Status.BAD_PARAM
+def _refusals(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) -> Iterator[tuple[bool, Status]]:
+    fits = focal.shapes_fit(tensors, weights) and not any(arg.desc.is_strided for arg in (*tensors, *weights))
+    yield not fits, Status.BAD_PARAM
+    yield call.param("prefer") != 1 or call.param("reduction") != 0, Status.NOT_SUPPORTED
+    yield call.param("gamma") < 0 or call.param("gamma") > 10000, Status.NOT_SUPPORTED
+    yield any(arg.null for arg in weights), Status.BAD_PARAM
     # In bytes: 14 alignments, and 20 or 44 for each column.
-    lanes = 64 if x.dtype is DType.HALF else 32
-    free = call.handle.nram_bytes - 14 * 4 * lanes
+    lanes = 64 if tensors[0].dtype is DType.HALF else 32
+    free = (call.handle.nram_bytes if call.handle else 0) - 14 * 4 * lanes
     most = (free - 136) // (44 * lanes) * lanes if weights else (free // 2 - 4) // 20
-    if x.dims[1] > most:
-        return Status.NOT_SUPPORTED
-    if 0 in x.dims:
-        return Status.SUCCESS
-    return Status.BAD_PARAM if x.null or target.null or grad.null else None
+    yield tensors[0].dims[1] > most, Status.NOT_SUPPORTED
+    yield 0 in tensors[0].dims, Status.SUCCESS
+    yield any(arg.null for arg in tensors), Status.BAD_PARAM
 
 
-def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Write grad_input."""
-    (is_target, share, right, wrong), gamma = focal.torch_logs(call, inputs), call.param("gamma")
-    size = share * (gamma * wrong).exp() * (wrong.exp() - gamma * right.exp() * right)
-    outputs["grad_input"].copy_(size.where(~is_target, -size))
-
-
-OPERATOR = Operator(
-    name="focal_loss_sigmoid_backward",
-    released_name="focal_loss_sigmoid_backward",
-    op_type=("FOCAL_LOSS_SIGMOID_BACKWARD", 12322),
+OPERATOR = FOCAL.operator(
+    "backward",
     summary="The derivative of every logit's focal loss.",
-    inputs=focal.focal_inputs(TARGET),
-    outputs=(focal.focal_output("grad_input"),),
-    params=focal.focal_params(
-        "focal_loss_sigmoid_backward_param", 12322, "FocalLossSigmoidBackwardParam", (1, 2, 3, 4), PREFERENCES
-    ),
-    axes=focal.AXES,
+    target=TARGET,
     checks=CHECKS,
-    reference=FOCAL.reference,
-    bound=FOCAL.bound,
-    precondition=focal.precondition,
-    left_open=focal.LEFT_OPEN,
-    theory=focal.theory(23, 6),
-    kernel=kernel,
-    suspects=suspects(FOCAL, WRONG),
-    c_api=focal.focal_function("mluOpFocalLossSigmoidBackward", "grad_input"),
-    exact=FOCAL.elements,
-    torch_kernel=torch_kernel,
+    kernel=FOCAL.kernel(_refusals, _compute),
+    suspects=suspects(FOCAL, {}, _RESULTS),
 )

@@ -3,6 +3,6 @@
 from typing import Final
 
 from .._shared.wrong_focal_loss import focal_mutants
-from . import FOCAL, OPERATOR, WRONG
+from . import OPERATOR
 
-MUTANTS: Final = tuple(focal_mutants(OPERATOR, FOCAL, WRONG, ()))
+MUTANTS: Final = tuple(focal_mutants(OPERATOR, "grad_input"))

@@ -3,31 +3,38 @@
 pt is p = 1/(1 + e^−x) and αt is alpha where c == target[n]; elsewhere pt is 1 − p and αt is 1 − alpha.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, OpCall, Operator, Status, TensorSpec, checks
+from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks
 
 from .._shared import focal_loss as focal
-from .._shared.wrong_focal_loss import formula, suspects
+from .._shared.wrong_focal_loss import Change, Changes, Results, relabelled, rounded, suspects
 
 # Ruling, §1.2: the factor of a row is weight[target[n]] in all its columns, not weight[c]. §3.1: with γ = 0 the power
 # is 1, also 0^0. §1.5.1 has norms alone: no error per element is stated, and DIFF3 never applies.
-FOCAL: Final = focal.Focal("output", focal.losses, focal.loss_element)
 # §1.4: ULTRAHIGH_PRECISION is not supported. Ruling: FAST and HIGH_PRECISION have one answer, the real formula; mmcv
 # and the released FAST baseline form 1 − p in float and clamp it at FLT_MIN, and are wrong from x = 16.7 on.
-PREFERENCES: Final = (0, 1)
-# §1.4: C, where there is no weight, stands for no class: every column is "otherwise". The precondition has the limits.
+FOCAL: Final = focal.Focal(
+    "output",
+    focal.losses,
+    focal.loss_term,
+    focal.loss_element,
+    number=15000,
+    fields=(999, 1, 2, 3),
+    preferences=(0, 1),
+    ops=(10, 9),
+)
+# C, in whose row every column is "otherwise", is outside; the precondition has the limits.
 TARGET: Final = TensorSpec("target", "[N]", (DType.INT32,), None, names="C", outside="skipped")
 
 CHECKS = (
     checks.handle("§2.2"),
     checks.descriptors(doc="§2.2"),
-    checks.params("prefer", doc="§1.4", status=Status.NOT_SUPPORTED),
     # §1.4: SUM and MEAN are refused, not computed.
-    checks.params("reduction", doc="§1.4", status=Status.NOT_SUPPORTED),
+    checks.params("prefer", "reduction", doc="§1.4", status=Status.NOT_SUPPORTED),
     # §1.4: [0, +∞), so 0 is legal; alpha may be any number.
     checks.require(
         "gamma", lambda call: not call.param("gamma") < 0, "gamma must not be negative", "§1.4", Status.NOT_SUPPORTED
@@ -52,98 +59,61 @@ CHECKS = (
     checks.pointers("input", "target", "output", doc="§2.2"),
     checks.strided("input", "target", "output", doc="§1.1"),
 )
-# Mistakes that are no mistakes of the derivative.
-WRONG: Final = (
-    ("gamma_of_pt", "gamma is the power of pt", formula(lambda right, _, r: np.exp(r.gamma * right) * -right)),
-    ("no_logarithm", "pt stands for its logarithm", formula(lambda right, wrong, r: np.exp(r.gamma * wrong + right))),
-    (
-        "other_logarithm",
-        "the logarithm is that of 1 − pt",
-        formula(lambda _, wrong, r: np.exp(r.gamma * wrong) * -wrong),
-    ),
-    ("derivative", "the result is the derivative", lambda _, r: focal.gradients(r)),
-)
+# Where columns are split, without weight and with it (§3.3).
+SPLITS: Final = (27296, 23392)
 
+
+def _of_part(split: int) -> Change:
+    return relabelled(lambda t, _: t, lambda columns: np.arange(columns) % split)
+
+
+# Mistakes that are no mistakes of the derivative: it is flat where x is small, and has no FAST.
+_CHANGES: Final[Changes] = {
+    "x is −18 at least": lambda _, r: r._replace(x=np.maximum(r.x, -18)),
+    "gamma is 2 with FAST": lambda call, r: r if call.param("prefer") else r._replace(gamma=2.0),
+    **{f"targets are compared with columns of a part of {split}": _of_part(split) for split in SPLITS},
+}
+_RESULTS: Final[Results] = {
+    "gamma is the power of pt": lambda _, r: focal.losses(r, lambda q, pt, ln, g: -((pt / q) ** g) * ln),
+    "pt stands for its logarithm": lambda _, r: focal.losses(r, lambda _q, pt, *_: pt),
+    "the logarithm is that of 1 − pt": lambda _, r: focal.losses(r, lambda q, *_: -np.log(q)),
+    "the result is the derivative": lambda _, r: focal.gradients(r),
+    "arithmetic is in bfloat16": rounded(focal.loss_term),
+    "arithmetic is in half": rounded(focal.loss_term, np.float16, np.float16),
+    "1 − p is formed in float": rounded(focal.loss_term, np.float32, np.float32),
+}
 
 # The kernel that the numpy backend runs: all columns as otherwise, then the targets' (§3.1).
 
 
-def kernel(call: OpCall) -> Status:
-    """Check the call, then compute in float, some rows at a time."""
-    refused = _refusal(call)
-    if refused is not None:
-        return refused
-    is_fast = call.param("prefer") == 0
-    result = call.array("output")
-    with np.errstate(all="ignore"):
-        for rows in focal.blocks(*result.shape):
-            x, hits, factor, alpha, gamma = focal.operands(call, rows)
-            loss = np.asarray(_loss(-x, gamma, is_fast=is_fast) * (np.float32(1) - alpha))
-            loss[hits] = _loss(x[hits], gamma, is_fast=is_fast) * alpha
-            result[rows] = loss if factor is None else loss * factor
-    return Status.SUCCESS
+def _compute(x: Array, hits: tuple[Array, Array], alpha: np.float32, gamma: np.float32) -> Array:
+    loss = np.asarray(_loss(-x, gamma) * (np.float32(1) - alpha))
+    loss[hits] = _loss(x[hits], gamma) * alpha
+    return loss
 
 
-def _loss(z: Array, gamma: np.float32, *, is_fast: bool) -> Array:
-    """−(1 − pt)^γ · ln pt for pt = 1/(1 + e^−z); FAST subtracts, HIGH_PRECISION has log-sum-exp."""
-    one = np.float32(1)
-    if is_fast:
-        pt = one / (one + np.exp(-z))
-        naive: Array = -((one - pt) ** gamma) * np.log(pt)
-        return naive
-    e = np.exp(-np.abs(z))
-    q = np.where(z > 0, e, one) / (one + e)
-    power = np.exp2(gamma * np.log2(q)) if gamma else one
+def _loss(z: Array, gamma: np.float32) -> Array:
+    """−(1 − pt)^γ · ln pt for pt = 1/(1 + e^−z), by log-sum-exp."""
+    one, e = np.float32(1), np.exp(-np.abs(z))
+    power = np.exp2(gamma * np.log2(np.where(z > 0, e, one) / (one + e))) if gamma else one
     loss: Array = power * (np.maximum(-z, np.float32(0)) + np.log1p(e))
     return loss
 
 
-def _refusal(call: OpCall) -> Status | None:
-    x, target, weight, out = (*call.inputs.values(), call.outputs["output"])
-    if call.handle is None or x is None or target is None or out is None:
-        return Status.BAD_PARAM
-    if call.param("prefer") == 2 or call.param("reduction") != 0 or call.param("gamma") < 0:
-        return Status.NOT_SUPPORTED
-    if not focal.shapes_fit(call, "output") or x.desc.count >= 1 << 31:
-        return Status.BAD_PARAM
-    if 0 in x.dims:
-        return Status.SUCCESS
-    if weight is not None and 0 not in weight.dims:
-        if weight.null:
-            return Status.BAD_PARAM
-        if weight.desc.is_strided:
-            return Status.NOT_SUPPORTED
-    if x.null or target.null or out.null:
-        return Status.BAD_PARAM
-    return Status.NOT_SUPPORTED if any(arg.desc.is_strided for arg in (x, target, out)) else None
+def _refusals(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) -> Iterator[tuple[bool, Status]]:
+    yield call.param("prefer") == 2 or call.param("reduction") != 0 or call.param("gamma") < 0, Status.NOT_SUPPORTED
+    yield not focal.shapes_fit(tensors, weights) or tensors[0].desc.count >= 1 << 31, Status.BAD_PARAM
+    yield 0 in tensors[0].dims, Status.SUCCESS
+    for args in (weights, tensors):
+        yield any(arg.null for arg in args), Status.BAD_PARAM
+        yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
 
 
-def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Write the output."""
-    _, share, right, wrong = focal.torch_logs(call, inputs)
-    outputs["output"].copy_(-share * (call.param("gamma") * wrong).exp() * right)
-
-
-OPERATOR = Operator(
-    name="focal_loss_sigmoid_forward",
-    released_name="focal_loss_sigmoid_forward",
-    op_type=("FOCAL_LOSS_SIGMOID_FORWARD", 15000),
+OPERATOR = FOCAL.operator(
+    "forward",
     summary="The focal loss of every logit, whose class is the row's target or is not.",
-    inputs=focal.focal_inputs(TARGET),
-    outputs=(focal.focal_output("output"),),
-    params=focal.focal_params(
-        "focal_loss_sigmoid_forward_param", 15000, "FocalLossSigmoidForwardParam", (999, 1, 2, 3), PREFERENCES
-    ),
-    axes=focal.AXES,
+    target=TARGET,
     checks=CHECKS,
-    reference=FOCAL.reference,
-    bound=FOCAL.bound,
-    precondition=focal.precondition,
-    left_open=focal.LEFT_OPEN,
-    theory=focal.theory(10, 9),
-    kernel=kernel,
-    suspects=suspects(FOCAL, WRONG),
-    c_api=focal.focal_function("mluOpFocalLossSigmoidForward", "output"),
-    exact=FOCAL.elements,
-    torch_kernel=torch_kernel,
+    kernel=FOCAL.kernel(_refusals, _compute),
+    suspects=suspects(FOCAL, _CHANGES, _RESULTS),
 )

@@ -1,8 +1,0 @@
-"""Recipes: logits of networks and special ones, targets, weights."""
-
-from typing import Final
-
-from . import FOCAL, PREFERENCES
-
-RECIPES: Final = {"logits": FOCAL.logits}
-SPACE: Final = FOCAL.space(PREFERENCES)
