@@ -38,7 +38,10 @@ def drawn(
     moved = first[: len(near)] + 0.25 * (first[: len(near), 2:] - first[: len(near), :2])[:, [0, 1, 0, 1]]
     second[: len(near)][near] = (np.rint(moved) if values in ("integers", "offset", "one") else moved)[near]
     second[-1] = first[-1] = first[0]
-    second[-1, 2:] += 1 if values != "wide" else 0.125
+    # The last row of ious is not that of box 0.
+    step = 1 if values != "wide" else 0.125
+    first[-1, 2:] += step
+    second[-1, 2:] += 2 * step
     return _output(params, dtype, first, second)
 
 
