@@ -33,6 +33,7 @@ from mluops_gtest.authoring.suspects import Suspect, as_read, misread, with_para
 
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 BOXES: Final = ("bbox1", "bbox2")
+SHAPE: Final = "[M, N] if aligned = 0, [M] if aligned = 1"
 
 
 def is_aligned(call: OpCall) -> bool:
@@ -44,8 +45,8 @@ def _has_rows(call: OpCall) -> bool:
     return call.tensor("bbox1").dims[0] > 0 or not is_aligned(call)
 
 
+# §1.4: rows of 4, or no row, of whatever length.
 def _has_corners(name: str) -> Callable[[OpCall], bool]:
-    # §1.4: rows of 4, or no row, of whatever length.
     return lambda call: call.tensor(name).dims[1] == 4 or call.tensor(name).dims[0] == 0
 
 
@@ -98,24 +99,29 @@ CHECKS = (
 
 
 class Ratio(NamedTuple):
-    """What is divided: areas of the intersection and of both boxes, those of their hull, the offset and the mode."""
+    """Sides of the intersection, areas of both boxes and of their hull, the offset and the mode."""
 
-    met: Array
+    w: Array
+    h: Array
     own: Array
     other: Array
     hull: Array
     offset: int
     mode: int
 
+    def union(self) -> Array:
+        """A + A' − I."""
+        area: Array = self.own + self.other - self.w * self.h
+        return area
+
     def divisor(self) -> Array:
         """A + A' − I or A, at least the offset: it never acts where boxes have an area (§1.4)."""
-        area = self.own + self.other - self.met if self.mode == 0 else self.own
-        largest: Array = np.maximum(area, self.offset)
+        largest: Array = np.maximum(self.union() if self.mode == 0 else self.own, self.offset)
         return largest
 
     def value(self) -> Array:
         """Intersection over union or over foreground."""
-        quotient: Array = self.met / self.divisor()
+        quotient: Array = self.w * self.h / self.divisor()
         return quotient
 
 
@@ -138,12 +144,9 @@ class Formula:
         u1, v1, u2, v2 = (second[..., column] for column in self.columns)
         own, met = self.own_offset * offset, self.met_offset * offset
         hull = (np.maximum(x2, u2) - np.minimum(x1, u1) + met, np.maximum(y2, v2) - np.minimum(y1, v1) + met)
-        sides = (
-            hull if self.hull else (np.minimum(x2, u2) - np.maximum(x1, u1), np.minimum(y2, v2) - np.maximum(y1, v1))
-        )
-        w, h = self.clamp(sides[0] + met, sides[1] + met)
-        own_area, other_area = (x2 - x1 + own) * (y2 - y1 + own), (u2 - u1 + own) * (v2 - v1 + own)
-        return Ratio(w * h, own_area, other_area, hull[0] * hull[1], offset, mode)
+        both = (np.minimum(x2, u2) - np.maximum(x1, u1) + met, np.minimum(y2, v2) - np.maximum(y1, v1) + met)
+        areas = (x2 - x1 + own) * (y2 - y1 + own), (u2 - u1 + own) * (v2 - v1 + own)
+        return Ratio(*self.clamp(*(hull if self.hull else both)), *areas, hull[0] * hull[1], offset, mode)
 
 
 DOCUMENT: Final = Formula()
@@ -162,7 +165,7 @@ def pairs(call: OpCall) -> Iterator[tuple[slice, Array, Array]]:
 
 
 def overlaps(call: OpCall, formula: Formula = DOCUMENT) -> Mapping[str, Array]:
-    """ious by that formula, rounded once."""
+    """The document's formula, or another, rounded once."""
     ious = call.tensor("ious")
     result = np.empty(ious.dims, ious.dtype.storage)
     with np.errstate(all="ignore"):
@@ -172,30 +175,25 @@ def overlaps(call: OpCall, formula: Formula = DOCUMENT) -> Mapping[str, Array]:
 
 
 def reference(call: OpCall) -> Baseline:
-    """The document's formula."""
+    """§3.2's formula."""
     return Baseline(overlaps(call))
 
 
 def find_undefined(call: OpCall, _: Baseline) -> str | None:
     """Boxes have an area (§1.4), no NaN (header), and the areas of those that meet are numbers of their type."""
-    first, second = (call.array(name).astype(np.float64) for name in BOXES)
+    for name in BOXES:
+        if not (call.array(name)[:, 2:] > call.array(name)[:, :2]).all():
+            return f"{name} has a box with x2 ≤ x1 or y2 ≤ y1"
+    offset, mode, most = call.param("offset"), call.param("mode"), np.finfo(call.tensor("bbox1").dtype.storage).max
     with np.errstate(all="ignore"):
-        for name, boxes in zip(BOXES, (first, second), strict=True):
-            if not (boxes[:, 2:] > boxes[:, :2]).all():
-                return f"{name} has a box with x2 ≤ x1 or y2 ≤ y1"
-        offset, mode = call.param("offset"), call.param("mode")
-        most = float(np.finfo(call.tensor("bbox1").dtype.storage).max)
-        areas = [np.prod(boxes[:, 2:] - boxes[:, :2] + offset, axis=1).max() for boxes in (first, second)]
-        if sum(areas) <= most:
-            return None
         for _rows, one, other in pairs(call):
             ratio = DOCUMENT.ratio(one, other, offset, mode)
-            total = ratio.own + ratio.other if mode == 0 else ratio.own
+            met, total = ratio.w * ratio.h, ratio.own + (0 if mode else ratio.other)
             # Kernels and mmcv compute halves in half.
-            if ((ratio.met > 0) & np.isfinite(total) & (total > most)).any():
+            if ((met > 0) & np.isfinite(total) & (total > float(most))).any():
                 return "the areas of two boxes that meet overflow"
             # Inf − Inf, and what a maximum makes of NaN.
-            if mode == 0 and np.isposinf(ratio.met).any():
+            if mode == 0 and np.isposinf(met).any():
                 return "two boxes have an infinite intersection"
     return None
 
@@ -204,26 +202,14 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
     """Every side meets two roundings, every area a third; sums, difference and quotient one each, a reciprocal more."""
     magnitude = np.empty(call.tensor("ious").dims)
     offset, mode = call.param("offset"), call.param("mode")
-
-    def area(low: Array, high: Array, least: float = -np.inf) -> tuple[Array, Array]:
-        """Of sides of at least so much; and how far off it may be, in units of rounding."""
-        apart = high - low
-        side = np.maximum(apart + offset, least)
-        err, size = np.abs(apart) + np.abs(side), side.prod(axis=-1)
-        off = err[..., 0] * np.abs(side[..., 1]) + err[..., 1] * np.abs(side[..., 0]) + np.abs(size)
-        return size, np.where(size == 0, 0, off)
-
     with np.errstate(all="ignore"):
         for rows, one, other in pairs(call):
-            met, met_off = area(np.maximum(one[..., :2], other[..., :2]), np.minimum(one[..., 2:], other[..., 2:]), 0)
-            divisor, divisor_off = area(one[..., :2], one[..., 2:])
-            if mode == 0:
-                second, second_off = area(other[..., :2], other[..., 2:])
-                divisor_off = divisor_off + second_off + met_off + np.abs(divisor) + np.abs(second)
-                divisor = divisor + second - met
-            divisor = np.maximum(divisor, offset)
-            ratio = met / divisor
-            off = (met_off + ratio * divisor_off) / divisor + 4 * ratio
+            ratio = DOCUMENT.ratio(one, other, offset, mode)
+            met, value = ratio.w * ratio.h, ratio.value()
+            # Ends may be farther apart than a side is long, by the offset.
+            met_off = np.where(met == 0, 0, 5 * met + offset * (ratio.w + ratio.h))
+            divisor_off = 5 * ratio.own if mode else 6 * (ratio.own + ratio.other) + met_off
+            off = (met_off + value * divisor_off) / ratio.divisor() + 4 * value
             magnitude[rows] = np.nan_to_num(off, posinf=0.0)
     # Twice, for what roundings of rounded numbers add.
     return {"ious": Bound(magnitude, 2)}
@@ -245,7 +231,7 @@ def _wrong(**steps: Any) -> Suspect:
 
 def _divided(divisor: Callable[[Ratio], Array]) -> Suspect:
     """Over something else than the document's divisor."""
-    return _wrong(value=lambda ratio: ratio.met / divisor(ratio))
+    return _wrong(value=lambda ratio: ratio.w * ratio.h / divisor(ratio))
 
 
 def _transposed(call: OpCall) -> Mapping[str, Array]:
@@ -253,10 +239,11 @@ def _transposed(call: OpCall) -> Mapping[str, Array]:
     return {"ious": np.ascontiguousarray(right.T).reshape(right.shape)}
 
 
-def _generalised(ratio: Ratio) -> Array:
-    union = ratio.own + ratio.other - ratio.met
-    loss: Array = ratio.value() - (ratio.hull - union) / ratio.hull
-    return loss
+def _param(**read: Callable[[int], int]) -> Suspect:
+    """A parameter is taken for another value of it."""
+    return as_read(
+        reference, lambda call: with_params(call, **{name: other(call.param(name)) for name, other in read.items()})
+    )
 
 
 def _row(index: int) -> Callable[[Array], Array]:
@@ -277,9 +264,9 @@ SUSPECTS: Final = {
     "the smaller area divides": _divided(lambda ratio: np.minimum(ratio.own, ratio.other)),
     "the larger area divides": _divided(lambda ratio: np.maximum(ratio.own, ratio.other)),
     "the sum of areas divides": _divided(lambda r: r.own + (0 if r.mode else r.other)),
-    "the intersection is taken off twice": _divided(lambda r: r.divisor() - (0 if r.mode else r.met)),
-    "the modes are exchanged": as_read(reference, lambda call: with_params(call, mode=1 - call.param("mode"))),
-    "the offset is ignored": as_read(reference, lambda call: with_params(call, offset=0)),
+    "the intersection is taken off twice": _divided(lambda r: r.divisor() - (0 if r.mode else r.w * r.h)),
+    "the modes are exchanged": _param(mode=lambda mode: 1 - mode),
+    "the offset is ignored": _param(offset=lambda _: 0),
     "the offset is added to areas alone": _wrong(met_offset=0.0),
     "the offset is added to the intersection alone": _wrong(own_offset=0.0),
     "the offset is added twice": _wrong(own_offset=2.0, met_offset=2.0),
@@ -294,8 +281,8 @@ SUSPECTS: Final = {
     "the sign of sides is ignored": _wrong(clamp=lambda w, h: (np.abs(w), np.abs(h))),
     "sides are at least 1": _wrong(clamp=lambda w, h: (np.maximum(w, 1), np.maximum(h, 1))),
     "the distance 1 − IoU is written": _wrong(value=lambda ratio: 1 - ratio.value()),
-    "the generalised IoU is written": _wrong(value=_generalised),
-    "intersections are written": _wrong(value=lambda ratio: ratio.met),
+    "the generalised IoU is written": _wrong(value=lambda ratio: ratio.value() - 1 + ratio.union() / ratio.hull),
+    "intersections are written": _wrong(value=lambda ratio: ratio.w * ratio.h),
     "ious is transposed": _transposed,
     "every row is that of box 0 of bbox1": as_read(reference, misread(bbox1=_row(0))),
     "every column is that of box 0 of bbox2": as_read(reference, misread(bbox2=_row(0))),
@@ -370,30 +357,31 @@ def _of_tile(box: Array, boxes: Array, call: OpCall) -> Array:
 
 
 def _answer_of_checks(call: OpCall) -> Status | None:
-    first, second, ious = call.inputs["bbox1"], call.inputs["bbox2"], call.outputs["ious"]
+    bad, first, second, ious = Status.BAD_PARAM, call.inputs["bbox1"], call.inputs["bbox2"], call.outputs["ious"]
     mode, aligned, offset = (call.param(name) for name in ("mode", "aligned", "offset"))
     if call.handle is None or first is None or second is None or ious is None:
-        return Status.BAD_PARAM
-    if first.dtype not in (DType.HALF, DType.FLOAT) or not first.dtype is second.dtype is ious.dtype:
-        return Status.BAD_PARAM
-    if len(first.dims) != 2 or len(second.dims) != 2:
-        return Status.BAD_PARAM
-    if any(arg.desc.is_strided for arg in (first, second, ious)):
+        return bad
+    if first.dtype not in FLOATS or not first.dtype is second.dtype is ious.dtype:
+        return bad
+    if not len(first.dims) == len(second.dims) == 2:
+        return bad
+    every = (first, second, ious)
+    if any(arg.desc.is_strided for arg in every):
         return Status.NOT_SUPPORTED
     (rows, corners), (others, other_corners) = first.dims, second.dims
     if mode not in (0, 1) or (rows and corners != 4) or (others and other_corners != 4) or offset not in (0, 1):
-        return Status.BAD_PARAM
+        return bad
     if ious.dims[:1] != (rows,) or (aligned and rows != others):
-        return Status.BAD_PARAM
+        return bad
     if aligned and rows == 0:
-        return Status.SUCCESS if ious.dims[-1] == 1 else Status.BAD_PARAM
+        return Status.SUCCESS if ious.dims[-1] == 1 else bad
     if ious.dims != ((rows,) if aligned else (rows, others)):
-        return Status.BAD_PARAM
+        return bad
     if rows * others == 0:
         return Status.SUCCESS
-    if any(arg.desc.is_large for arg in (first, second, ious)):
+    if any(arg.desc.is_large for arg in every):
         return Status.NOT_SUPPORTED
-    return Status.BAD_PARAM if first.null or second.null or ious.null else None
+    return bad if any(arg.null for arg in every) else None
 
 
 # With torch: broadcasting in the type of the boxes; halves in half.
@@ -428,6 +416,8 @@ def _smaller(name: str) -> Reduction:
     return Reduction(lambda call: call.tensor(name).dims[0], without)
 
 
+_SCALARS: Final = (*scalar("mode"), *scalar("aligned", type=CType.BOOL), *scalar("offset"))
+
 OPERATOR = Operator(
     name="bbox_overlaps",
     released_name="bbox_overlaps",
@@ -435,11 +425,7 @@ OPERATOR = Operator(
     summary="Intersection over union, or over the first area, of all pairs of rectangles, or of those in equal rows.",
     inputs=(TensorSpec("bbox1", "[M, 4]", FLOATS, None), TensorSpec("bbox2", "[N, 4]", FLOATS, None)),
     # §1.5.1.
-    outputs=(
-        OutputSpec(
-            "ious", "[M, N] if aligned = 0, [M] if aligned = 1", dict.fromkeys(FLOATS, diff1_and_diff2(3e-3)), None
-        ),
-    ),
+    outputs=(OutputSpec("ious", SHAPE, dict.fromkeys(FLOATS, diff1_and_diff2(3e-3)), None),),
     params=ParamMessage(
         "bbox_overlaps_param",
         2041,
@@ -459,16 +445,7 @@ OPERATOR = Operator(
     kernel=kernel,
     suspects=SUSPECTS,
     reductions={"rows": _smaller("bbox1"), "boxes": _smaller("bbox2")},
-    c_api=c_function(
-        "mluOpBboxOverlaps",
-        arguments=(
-            HANDLE,
-            *scalar("mode"),
-            *scalar("aligned", type=CType.BOOL),
-            *scalar("offset"),
-            *tensor(*BOXES, "ious"),
-        ),
-    ),
+    c_api=c_function("mluOpBboxOverlaps", arguments=(HANDLE, *_SCALARS, *tensor(*BOXES, "ious"))),
     exact=elements,
     torch_kernel=torch_kernel,
 )

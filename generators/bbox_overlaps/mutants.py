@@ -26,13 +26,8 @@ def _written(name: str, message: str, answer: Answer) -> Mutant:
     return mistakes.spoilt(name, message, kernel, spoil)
 
 
-def _rounded(narrow: Callable[[Array], Array]) -> Answer:
-    """Float boxes lose bits before they are read."""
-    return lambda call: overlaps(misread(**dict.fromkeys(BOXES, narrow))(call))
-
-
-def _through_half(boxes: Array) -> Array:
-    return boxes.astype(np.float16).astype(boxes.dtype)
+def _misread(name: str, message: str, **changes: Callable[[Array], Array]) -> Mutant:
+    return _written(name, message, lambda call: overlaps(misread(**changes)(call)))
 
 
 def _first_tile(call: OpCall) -> Mapping[str, Array]:
@@ -41,7 +36,6 @@ def _first_tile(call: OpCall) -> Mapping[str, Array]:
 
 
 def _clear_nan(call: OpCall) -> None:
-    """Zeros where nothing overlaps, of whatever size."""
     ious = call.array("ious")
     ious[np.isnan(ious)] = 0
 
@@ -53,9 +47,14 @@ def _rows_checked(call: OpCall) -> Status:
 
 MUTANTS: Final = (
     *mistakes.suspected(OPERATOR, {re.sub(r"\W+", "_", words.lower()): words for words in SUSPECTS}),
-    _written("half_boxes", "rounds float boxes to half", _rounded(_through_half)),
-    _written("tf32_boxes", "rounds float boxes to tf32", _rounded(lambda boxes: shortened(boxes, 11))),
-    _written("bfloat16_boxes", "rounds boxes to bfloat16", _rounded(lambda boxes: shortened(boxes, 8))),
+    *(
+        _misread(f"{kind}_boxes", f"rounds boxes to {kind}", **dict.fromkeys(BOXES, narrow))
+        for kind, narrow in {
+            "half": lambda boxes: boxes.astype(np.float16).astype(boxes.dtype),
+            "tf32": lambda boxes: shortened(boxes, 11),
+            "bfloat16": lambda boxes: shortened(boxes, 8),
+        }.items()
+    ),
     _written("diagonal_tile", "compares aligned rows with the first tile of bbox2", _first_tile),
     _written(
         "rows_by_columns", "counts rows of ious by N − 1", lambda call: {"ious": np.roll(overlaps(call)["ious"], 1)}

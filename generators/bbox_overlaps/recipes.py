@@ -38,7 +38,10 @@ def drawn(
     moved = first[: len(near)] + 0.25 * (first[: len(near), 2:] - first[: len(near), :2])[:, [0, 1, 0, 1]]
     second[: len(near)][near] = (np.rint(moved) if values in ("integers", "offset", "one") else moved)[near]
     second[-1] = first[-1] = first[0]
-    second[-1, 2:] += 1 if values != "wide" else 0.125
+    # The last row of ious is not that of box 0.
+    step = 1 if values != "wide" else 0.125
+    first[-1, 2:] += step
+    second[-1, 2:] += 2 * step
     return _output(params, dtype, first, second)
 
 
@@ -72,18 +75,10 @@ def listed(
 
 # What stands beside [2, 3, 7, 11] and [4, 5, 8, 7]; the second of bbox2 is always [3, 4, 6, 12].
 _PLACES: Final = {
-    "disjoint_in_x": (20, 4, 25, 9),
-    "disjoint_in_y": (3, -9, 6, -4),
-    "disjoint_in_both": (-9, -20, -4, -11),
-    "edge_in_x": (7, 4, 9, 9),
-    "edge_in_y": (3, 11, 6, 14),
-    "corner": (7, 11, 9, 14),
-    "one_pixel_apart": (8, 4, 11, 9),
-    "identical": (2, 3, 7, 11),
-    "nested": (3, 5, 4, 9),
-    "thin": (2, 6, 90, 7),
-    "cross": (4, -30, 5, 60),
-}
+    "disjoint_in_x": (20, 4, 25, 9), "disjoint_in_y": (3, -9, 6, -4), "disjoint_in_both": (-9, -20, -4, -11),
+    "edge_in_x": (7, 4, 9, 9), "edge_in_y": (3, 11, 6, 14), "corner": (7, 11, 9, 14), "one_pixel_apart": (8, 4, 11, 9),
+    "identical": (2, 3, 7, 11), "nested": (3, 5, 4, 9), "thin": (2, 6, 90, 7), "cross": (4, -30, 5, 60),
+}  # fmt: skip
 
 
 def placed(_: Draw, params: Params, dtype: DType, *, place: str) -> RecipeOutput:

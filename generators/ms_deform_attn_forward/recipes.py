@@ -159,10 +159,11 @@ def special(draw: Draw, params: Params, dtype: DType, *, kind: Kind) -> RecipeOu
     """Something that is not finite: at pixels that query 0 samples or none does, or in a weight."""
     made = lattice(draw, params, dtype, batches=1, queries=6, heads=1, maps=(4, 4, 1, 2), points=1, where="inside")
     value, at, weight = (made.inputs[name] for name in ("data_value", "data_sampling_loc", "data_attn_weight"))
-    # In the first map nobody looks at the last row; query 0 looks at the first four pixels, query 5 at none.
+    # In the first map nobody looks at the last row; query 0 looks at the first four pixels, the last four at none.
     at[..., 0, :, 1] = np.minimum(at[..., 0, :, 1], (1.75 + 0.5) / 4)
     at[:, 0, 0, 0, 0] = (0.25 + 0.5) / 4
-    at[:, 5, 0, 0, 0] = (-1.25 + 0.5) / 4
+    for query, (number, place) in enumerate(((0, -1.25), (0, 4.25), (1, -1.25), (1, 4.25)), 2):
+        at[:, query, 0, 0, 0, number] = (place + 0.5) / 4
     what, _, number = kind.partition("_")
     odd = {"nan": np.nan, "inf": np.inf, "negative_inf": -np.inf}.get(number, np.inf)
     if what in ("pixel", "inf"):
@@ -176,7 +177,7 @@ def special(draw: Draw, params: Params, dtype: DType, *, kind: Kind) -> RecipeOu
     elif what == "idle":
         value[:, 12:16] = odd
     else:
-        weight[:, 0 if what == "weight" else 5, 0, 0, 0] = odd
+        weight[:, 0 if what == "weight" else slice(2, None), 0, 0, 0] = odd
     return made
 
 
