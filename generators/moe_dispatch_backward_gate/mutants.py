@@ -48,7 +48,6 @@ _ADDITIONS: Final[tuple[tuple[str, str, Callable[[Array], Array]], ...]] = (
     ("bf16_products", "rounds products to bf16", lambda terms: shortened(terms, 8).sum(axis=1)),
     ("tf32_products", "rounds products to tf32", lambda terms: shortened(terms, 11).sum(axis=1)),
     ("half_products", "rounds products to half", lambda terms: through_half(terms).sum(axis=1)),
-    ("bf16_results", "rounds sums to bf16", lambda terms: shortened(terms.sum(axis=1), 8)),
     ("half_results", "rounds sums to half", lambda terms: through_half(terms.sum(axis=1))),
     ("first_tile", "adds up the first tile of 16 alone", lambda terms: terms[:, :_TILE].sum(axis=1)),
     ("whole_tiles", "adds up whole tiles of 16 alone", partial(_whole, _TILE)),
