@@ -185,8 +185,6 @@ class Focal:
             c_api=c_function(f"mluOp{function}", arguments=(HANDLE, *order, *tensor(self.output))),
             exact=self.elements,
             torch_kernel=self.torch_kernel,
-            recipes={"logits": self.logits},
-            space=self._space(),
             **own,
         )
 
@@ -327,7 +325,8 @@ class Focal:
             inputs["weight"] = _weights(draw, dtype, weight, columns)
         return RecipeOutput(inputs, p, outputs={self.output: x.shape})
 
-    def _space(self) -> Space:
+    def space(self) -> Space:
+        """What fuzzing draws."""
         data: dict[str, Sizes | Choice] = {
             "rows": Sizes(1, 1025),
             "columns": Sizes(1, 257),

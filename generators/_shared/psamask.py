@@ -18,6 +18,7 @@ from mluops_gtest.authoring import (
     DType,
     Layout,
     OpCall,
+    Operator,
     OutputSpec,
     ParamField,
     ParamMessage,
@@ -31,7 +32,8 @@ from mluops_gtest.authoring import (
     checks,
     exact,
 )
-from mluops_gtest.authoring.copy_of import CopyOf
+from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
+from mluops_gtest.authoring.copy_of import CopyOf, define_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.reductions import Reduction, changed
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
@@ -128,38 +130,42 @@ class Psamask:
         """The tensor with H·W channels."""
         return self.output if self.is_forward else self.fed
 
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        """mmcv's tensors are NCHW: the same numbers, with the channels moved."""
-        shape = _MASKS if self.is_forward else _MAPS
-        return (TensorSpec(self.fed, shape, (DType.FLOAT,), (Layout.NHWC,)),)
-
-    @property
-    def outputs(self) -> tuple[OutputSpec, ...]:
-        """A pure copy (§1.5.1): diff3 = 0."""
-        shape = _MAPS if self.is_forward else _MASKS
-        return (OutputSpec(self.output, shape, {DType.FLOAT: exact()}, (Layout.NHWC,)),)
-
-    @property
-    def params(self) -> ParamMessage:
-        """As released: their order in files is not that of the C function."""
-        fields = enumerate(("h_mask", "w_mask", "psa_type"), 1)
-        direction = "forward" if self.is_forward else "backward"
-        return ParamMessage(
-            field=f"psamask_{direction}_param",
-            number=134658 if self.is_forward else 134659,
-            message=f"Psamask{direction.capitalize()}Param",
-            fields=tuple(ParamField(name, number, label="required") for number, name in fields),
+    def operator(self, **own: Any) -> Operator:
+        """Forward or backward; `own` has what the two do not share."""
+        direction, number = ("forward", 134658) if self.is_forward else ("backward", 134659)
+        name, title = f"psamask_{direction}", f"Psamask{direction.capitalize()}"
+        shapes = {self.masks: _MASKS, self.maps: _MAPS}
+        fields = (
+            ParamField(one, 1 + place, label="required") for place, one in enumerate(("h_mask", "w_mask", "psa_type"))
+        )
+        # psa_type comes before the tensors, though it is the last field of files.
+        arguments = (*scalar("psa_type"), *tensor(self.fed), *scalar("h_mask", "w_mask"), *tensor(self.output))
+        return Operator(
+            name=name,
+            released_name=name,
+            op_type=(name.upper(), number),
+            # mmcv's tensors are NCHW: the same numbers, with the channels moved.
+            inputs=(TensorSpec(self.fed, shapes[self.fed], (DType.FLOAT,), (Layout.NHWC,)),),
+            # A pure copy (§1.5.1): diff3 = 0. §3.2.1: the operator clears it itself, which mmcv leaves to its caller.
+            outputs=(OutputSpec(self.output, shapes[self.output], {DType.FLOAT: exact()}, (Layout.NHWC,)),),
+            params=ParamMessage(f"{name}_param", number, f"{title}Param", tuple(fields)),
+            axes={what: axis(one, of=self.fed) for what, one in (("batches", "N"), ("height", "H"), ("width", "W"))},
+            sizes=self._sizes(),
+            checks=self._checks(),
+            definition=define_copies(self.output, self.copies, row="image"),
+            theory=self.theory,
+            kernel=self.kernel,
+            precondition=self.precondition,
+            recipes={"laid": self.laid},
+            space=self._space(),
+            reductions=self._reductions(),
+            c_api=c_function(f"mluOp{title}", arguments=(HANDLE, *arguments)),
+            exact=self.elements,
+            torch_kernel=self.torch_kernel,
+            **own,
         )
 
-    @property
-    def axes(self) -> Mapping[str, Any]:
-        """The lengths of images."""
-        symbols = {"batches": "N", "height": "H", "width": "W"}
-        return {name: axis(one, of=self.fed) for name, one in symbols.items()}
-
-    @property
-    def sizes(self) -> Mapping[str, SizedAxis]:
+    def _sizes(self) -> Mapping[str, SizedAxis]:
         """The lengths of masks: no axis is one of them alone."""
 
         def along(name: str, row: Callable[[Array, int], Array]) -> SizedAxis:
@@ -178,9 +184,9 @@ class Psamask:
             "mask_width": along("w_mask", lambda channels, width: channels % width),
         }
 
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """In normative order; the device is not checked. No layout but this one is (§1.4)."""
+    def _checks(self) -> tuple[Check, ...]:
+        """In normative order; the device is not checked. No layout but this one is (§1.4), and no strides: the library
+        makes BAD_PARAM of strides and large sizes, where the header has NOT_SUPPORTED."""
         both = (self.output, self.fed)
         own = (f"{self.output}.{number}" for number in range(3))
         return (
@@ -376,19 +382,15 @@ class Psamask:
             fed.reshape(batches, -1)[:, unused] = np.float32(np.nan)
         return RecipeOutput({self.fed: fed}, complete, outputs={self.output: shape[self.output]})
 
-    @property
-    def space(self) -> Space:
-        """Every length, and both modes."""
+    def _space(self) -> Space:
         params, data = ("h_mask", "w_mask", "psa_type"), ("batches", "height", "width", "values")
 
         def draw(at: Mapping[str, Any]) -> Drawn | None:
             pairs = ((at["h_mask"], at["height"]), (at["w_mask"], at["width"]))
             # Forward uses all of 1 × 1 masks alone, backward all of a map that every mask covers.
             has_idle = any(mask > 1 if self.is_forward else (mask - 1) // 2 < length - 1 for mask, length in pairs)
-            args = {name: at[name] for name in data}
-            return Drawn(
-                "laid", {name: at[name] for name in params}, {**args, "idle": at["idle"] if has_idle else "values"}
-            )
+            args = {**{name: at[name] for name in data}, "idle": at["idle"] if has_idle else "values"}
+            return Drawn("laid", {name: at[name] for name in params}, args)
 
         return Space(
             axes={
@@ -407,8 +409,7 @@ class Psamask:
             ),
         )
 
-    @property
-    def reductions(self) -> Mapping[str, Reduction]:
+    def _reductions(self) -> Mapping[str, Reduction]:
         """Rows and columns of images, which the channels of maps have as well, and those of masks."""
 
         def shorter(name: str, *numbers: int) -> Reduction:

@@ -9,7 +9,7 @@ from mluops_gtest.authoring import Array, Mutant, OpCall, Operator, Status, mist
 from mluops_gtest.authoring.copy_of import wrong_copies
 from mluops_gtest.authoring.suspects import Suspect
 
-from .psamask import COLLECT, DISTRIBUTE, Lengths, Psamask, Reading, centred, meeting
+from .psamask import COLLECT, DISTRIBUTE, Psamask, Reading, centred, meeting
 
 
 def _clipped(at: Array, offset: Array, mask: int, _: int) -> Array:
@@ -21,14 +21,6 @@ def _clipped(at: Array, offset: Array, mask: int, _: int) -> Array:
 def _whole(at: Array, offset: Array, mask: int, length: int) -> Array:
     first = at - (mask - 1) // 2
     return np.where((first >= 0) & (first + mask <= length), first + offset, -1)
-
-
-def _exchanged_mask(lengths: Lengths) -> Lengths:
-    return lengths._replace(h_mask=lengths.w_mask, w_mask=lengths.h_mask)
-
-
-def _exchanged_image(lengths: Lengths) -> Lengths:
-    return lengths._replace(height=lengths.width, width=lengths.height)
 
 
 _SUMMED: Final = "pixels that share a cell are summed"
@@ -48,11 +40,13 @@ _READINGS: Final[tuple[tuple[str, str, Reading], ...]] = (
     ("clipped_not_shifted", "masks are counted from the clipped corner", Reading(_clipped)),
     ("whole_windows_alone", "windows that leave the image are left out", Reading(_whole)),
     ("cyclic", "windows come back at the other side", Reading(lambda at, o, mask, n: centred(at, o, mask, n) % n)),
-    ("mask_lengths_exchanged", "h_mask and w_mask are exchanged", Reading(lengths=_exchanged_mask)),
-    ("width_before_height", "images are read as [N, W, H]", Reading(lengths=_exchanged_image)),
+    ("mask_lengths_exchanged", "h_mask and w_mask are exchanged",
+     Reading(lengths=lambda n: n._replace(h_mask=n.w_mask, w_mask=n.h_mask))),
+    ("width_before_height", "images are read as [N, W, H]",
+     Reading(lengths=lambda n: n._replace(height=n.width, width=n.height))),
     ("masks_nchw", "masks are read as NCHW", Reading(masks_are_channels_first=True)),
     ("scattered_as_gathered", "channels of masks and maps are exchanged", Reading(is_exchanged=True)),
-)
+)  # fmt: skip
 
 
 def mask_suspects(mask: Psamask) -> Mapping[str, Suspect]:
@@ -126,13 +120,9 @@ def mask_mutants(operator: Operator, mask: Psamask) -> tuple[Mutant, ...]:
         *mistakes.tails_left(right, output, 1, "rows", (4, 16)),
         *mistakes.tails_left(right, output, 2, "columns", (4, 16)),
         *mistakes.tails_left(right, output, 3, "channels", (16, 32)),
-        mistakes.part_left(right, output, 1, "rows"),
-        mistakes.part_left(right, output, 2, "columns"),
-        mistakes.first_length_kept(right, output, 1, "rows"),
-        mistakes.first_length_kept(right, output, 3, "channels"),
-        mistakes.first_param_kept(right, "psa_type"),
-        mistakes.first_param_kept(right, "h_mask"),
-        mistakes.first_param_kept(right, "w_mask"),
+        *(mistakes.part_left(right, output, axis, what) for axis, what in ((1, "rows"), (2, "columns"))),
+        *(mistakes.first_length_kept(right, output, axis, what) for axis, what in ((1, "rows"), (3, "channels"))),
+        *(mistakes.first_param_kept(right, name) for name in ("psa_type", "h_mask", "w_mask")),
         mistakes.input_cleared(right, mask.fed),
         refusing("row_must_fit", "refuses a mask where no whole row fits", lambda row, _: row),
         refusing("16_must_fit", "refuses a mask where no 16 pixels fit", lambda _, pixels: pixels),

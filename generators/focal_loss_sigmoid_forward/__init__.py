@@ -115,5 +115,7 @@ OPERATOR = FOCAL.operator(
     target=TARGET,
     checks=CHECKS,
     kernel=FOCAL.kernel(_refusals, _compute),
+    recipes={"logits": FOCAL.logits},
+    space=FOCAL.space(),
     suspects=suspects(FOCAL, _CHANGES, _RESULTS),
 )
