@@ -9,10 +9,8 @@ import numpy as np
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
 from mluops_gtest.authoring.suspects import misread
 
-from .._shared.deformable import INPUTS, sums
 from .._shared.interpolation import shortened
-from .._shared.wrong_deformable import SUSPECTS
-from . import OPERATOR, kernel
+from . import INPUTS, OPERATOR, SUSPECTS, kernel, sums
 
 _COL: Final = "data_col"
 
@@ -33,10 +31,6 @@ def _rounded(tensor: str, bits: int) -> Callable[[OpCall], Array]:
     return lambda call: sums(read(call))[_COL]
 
 
-def _half_sums(call: OpCall) -> Array:
-    return sums(call)[_COL].astype(np.float16).astype(np.float32)
-
-
 def _added(call: OpCall) -> Status:
     """The old content stays in the sums."""
     before = call.array(_COL).copy()
@@ -46,23 +40,15 @@ def _added(call: OpCall) -> Status:
     return status
 
 
-def _left_when_empty(call: OpCall) -> Status:
-    return Status.SUCCESS if call.tensor("data_attn_weight").desc.is_empty else kernel(call)
-
-
-def _refused_when_empty(call: OpCall) -> Status:
-    return Status.BAD_PARAM if call.tensor("data_attn_weight").desc.is_empty else kernel(call)
+def _when_empty(name: str, message: str, status: Status) -> Mutant:
+    """Answers at once without levels or points."""
+    return Mutant(name, message, lambda c: status if c.tensor("data_attn_weight").desc.is_empty else kernel(c))
 
 
 def _whole_steps(call: OpCall) -> Status:
     """im2col_step itself must divide B."""
     step, batches = call.param("im2col_step"), call.tensor("data_value").dims[0]
     return Status.BAD_PARAM if step > 0 and batches % step else kernel(call)
-
-
-def _divided(call: OpCall) -> Array:
-    points = np.prod(call.tensor("data_attn_weight").dims[3:])
-    return sums(call)[_COL] / np.float32(points)
 
 
 def _clear_nan(call: OpCall) -> None:
@@ -79,11 +65,11 @@ MUTANTS: Final = (
         for kind, bits in (("tf32", 11), ("bfloat16", 8))
         for name in (INPUTS[0], *INPUTS[3:])
     ),
-    _written("half_sums", "rounds sums to half", _half_sums),
-    _written("mean", "divides by the number of samples", _divided),
+    _written("half_sums", "rounds sums to half", lambda call: sums(call)[_COL].astype(np.float16)),
+    _written("mean", "divides by the number of points", lambda c: sums(c)[_COL] / max(1, c.array(INPUTS[4]).shape[4])),
     Mutant("adds_to_col", "adds to what data_col held", _added),
-    Mutant("empty_left", "writes nothing without levels or points", _left_when_empty),
-    Mutant("empty_refused", "refuses calls without levels or points", _refused_when_empty),
+    _when_empty("empty_left", "writes nothing without levels or points", Status.SUCCESS),
+    _when_empty("empty_refused", "refuses calls without levels or points", Status.BAD_PARAM),
     Mutant("whole_steps", "refuses an im2col_step that is larger than B", _whole_steps),
     mistakes.spoilt("nan_cleared", "writes 0 for NaN", kernel, _clear_nan),
     *mistakes.tails_left(kernel, _COL, 1, "queries", (16,)),

@@ -162,8 +162,8 @@ def special(draw: Draw, params: Params, dtype: DType, *, kind: Kind) -> RecipeOu
     # In the first map nobody looks at the last row; query 0 looks at the first four pixels, the last four at none.
     at[..., 0, :, 1] = np.minimum(at[..., 0, :, 1], (1.75 + 0.5) / 4)
     at[:, 0, 0, 0, 0] = (0.25 + 0.5) / 4
-    for query, (number, place) in enumerate(((0, -1.25), (0, 4.25), (1, -1.25), (1, 4.25)), 2):
-        at[:, query, 0, 0, 0, number] = (place + 0.5) / 4
+    for query, (axis, place) in enumerate(((0, -1.25), (0, 4.25), (1, -1.25), (1, 4.25)), 2):
+        at[:, query, 0, 0, 0, axis] = (place + 0.5) / 4
     what, _, number = kind.partition("_")
     odd = {"nan": np.nan, "inf": np.inf, "negative_inf": -np.inf}.get(number, np.inf)
     if what in ("pixel", "inf"):
