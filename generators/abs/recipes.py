@@ -63,8 +63,8 @@ def _complex(draw: Draw, dims: Shape, values: str) -> Array:
     parts = [elementwise.spread(draw, name, DType.FLOAT, dims, exponents).reshape(-1) for name in ("x", "imaginary")]
     parts[0][3::5], parts[1][4::5] = 0, -0.0
     if values in ("nan", "inf"):
-        parts[1][::7] = np.nan if values == "nan" else -np.inf
-        parts[0][5::7] = np.nan if values == "nan" else np.inf
+        for first, part, number in ((0, 1, -np.inf), (2, 0, -np.inf), (4, 1, np.inf), (5, 0, np.inf)):
+            parts[part][first::7] = np.nan if values == "nan" else number
     if values == "zeros":
         parts = [np.resize(np.array(part, "<f4"), len(parts[0])) for part in ([0.0, -0.0], [-0.0, -0.0, 0.0])]
     if values == "edges":
