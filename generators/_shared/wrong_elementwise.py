@@ -10,7 +10,6 @@ from numpy.lib.stride_tricks import as_strided
 
 from mluops_gtest.authoring import (
     Array,
-    Baseline,
     DType,
     Mutant,
     OpCall,
@@ -42,9 +41,6 @@ _IMPRECISE: Final = (
 )
 
 
-# What is computed.
-
-
 def numbers(call: OpCall, name: str) -> Array:
     """The input in float64, int64 or complex128."""
     values = widened(np.ascontiguousarray(call.array(name)), call.tensor(name).dtype)
@@ -61,7 +57,7 @@ def formula(kinds: str, compute: Callable[..., Array]) -> Formula:
     return computed
 
 
-def imprecise(reference: Callable[[OpCall], Baseline], output: str) -> Iterator[Wrong]:
+def imprecise(reference: Callable[[OpCall], Any], output: str) -> Iterator[Wrong]:
     """Float results with too few bits of mantissa for what is preferred."""
 
     def computed(bits: int, preferences: tuple[int, ...], call: OpCall) -> Array | None:
@@ -80,9 +76,6 @@ def element_suspects(output: str, wrong: Iterable[Wrong]) -> dict[str, Suspect]:
             return {} if values is None else {output: narrowed(np.asarray(values), call.tensor(output).dtype)}
 
     return {words: partial(outputs, compute) for _, words, compute in wrong}
-
-
-# Where elements are read and written.
 
 
 def dense(dims: tuple[int, ...]) -> Strides:
@@ -109,7 +102,6 @@ _WRONG_STRIDES: Final[tuple[tuple[str, str, Callable[[TensorArg, TensorArg], Str
     ("reversed_strides", "by its strides in the order of axes reversed", lambda arg, _: _strides(arg)[::-1]),
     ("strides_of_other", "by the strides of the other tensor", lambda _, other: _strides(other)),
     ("dense_rows", "as if the last axis had the stride 1", lambda arg, _: (*_strides(arg)[:-1], 1)),
-    ("one_stride", "as if only the last axis had a stride", lambda arg, _: (*dense(arg.dims)[:-1], _strides(arg)[-1])),
     ("stride_in_bytes", "as if strides counted bytes",
      lambda arg, _: tuple(stride // arg.dtype.itemsize for stride in _strides(arg))),
 )  # fmt: skip
@@ -145,24 +137,21 @@ def _stride_mutants(operator: Operator, inputs: list[str], output: str, *, alike
         yield mistakes.spoilt("gaps_cleared", f"clears the gaps of {output}", operator.kernel, clear_gaps)
 
 
-# What any of these operators can do wrong.
+def _behind(tile: int, places: Array, count: int) -> Any:
+    return places >= (count // tile * tile if count > tile else count)
 
+
+# What any of these operators can do wrong.
 _LEFT: Final[Mapping[str, tuple[str, Callable[[Array, int], Any]]]] = {
-    "first_left": ("does not write the first element", lambda places, _: places == 0),
-    "last_left": ("does not write the last element", lambda places, count: places == count - 1),
-    "every_other_left": ("writes every other element alone", lambda places, _: places % 2 == 1),
+    "first_left": ("does not write the first element", lambda at, _: at == 0),
+    "last_left": ("does not write the last element", lambda at, n: at == n - 1),
+    "every_other_left": ("writes every other element alone", lambda at, _: at % 2 == 1),
     **{
-        f"tail_{tile}": (
-            f"does not write what is behind a multiple of {tile} elements",
-            lambda places, count, tile=tile: places >= (count // tile * tile if count > tile else count),
-        )
+        f"tail_{tile}": (f"does not write what is behind a multiple of {tile} elements", partial(_behind, tile))
         for tile in (16, 64, 128, 1024)
     },
     # Few elements are not worth 4 cores.
-    "last_core_left": (
-        "does not write the part of the last of 4 cores",
-        lambda places, count: places >= (3 * -(-count // 4) if count >= 16 else count),
-    ),
+    "last_core_left": ("does not write the last of 4 parts", lambda at, n: at >= (3 * -(-n // 4) if n >= 16 else n)),
 }
 _MOVED: Final[Mapping[str, tuple[str, Callable[[Array], Array]]]] = {
     "shifted": ("writes every element one place too far", lambda y: np.roll(y.reshape(-1), 1)),

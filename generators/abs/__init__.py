@@ -61,9 +61,6 @@ def magnitude(re: Fraction | float, im: Fraction | float = Fraction(0)) -> Fract
     return abs(float(re)) + abs(float(im))
 
 
-# Mistakes in what is computed: of floats, integers, complex numbers.
-
-
 def _copied(spoil: Callable[[Array], Array]) -> Formula:
     """Of what numpy has types for."""
 
@@ -125,11 +122,7 @@ def kernel(call: OpCall) -> Status:
 
 
 OPERATOR = elementwise.element_operator(
-    "abs",
-    2022,
-    RESULTS,
-    ("x",),
-    "y",
+    "abs", 2022, RESULTS, ("x",), "y",
     prefer=None,
     summary="The magnitude of every element.",
     criteria=CRITERIA,
@@ -142,4 +135,4 @@ OPERATOR = elementwise.element_operator(
     kernel=kernel,
     in_torch=lambda x: x.abs(),
     wrong=WRONG,
-)
+)  # fmt: skip

@@ -84,9 +84,6 @@ def quotient(x: Fraction | float, y: Fraction | float) -> Fraction | float:
         return float(np.float64(float(x)) / float(y))
 
 
-# Mistakes in what is computed.
-
-
 def _by_logarithms(x: Array, y: Array) -> Array:
     logarithms = (np.log(np.abs(one).astype("<f4")) for one in (x, y))
     quotients: Array = np.sign(x) * np.sign(y) * np.exp(next(logarithms) - next(logarithms))
@@ -111,9 +108,6 @@ WRONG: Final[tuple[Wrong, ...]] = (
     *imprecise(reference, "z"),
     ("by_logarithms", "results are exp(log |x| − log |y|) in float", formula("f", _by_logarithms)),
 )
-
-
-# The kernel that the numpy backend runs: products with reciprocals.
 
 
 def kernel(call: OpCall) -> Status:
@@ -151,11 +145,7 @@ def _refusal(call: OpCall) -> Status | None:
 
 
 OPERATOR = elementwise.element_operator(
-    "div",
-    2020,
-    {dtype: dtype for dtype in FLOATS},
-    ("x", "y"),
-    "z",
+    "div", 2020, {dtype: dtype for dtype in FLOATS}, ("x", "y"), "z",
     prefer=elementwise.preference("div", 4001),
     summary="The quotients of elements at the same place.",
     checks=CHECKS,
@@ -166,4 +156,4 @@ OPERATOR = elementwise.element_operator(
     kernel=kernel,
     in_torch=lambda x, y: x / y,
     wrong=WRONG,
-)
+)  # fmt: skip

@@ -52,9 +52,6 @@ def root(x: Fraction | float) -> Fraction | float:
     return float("inf") if x == float("inf") else float("nan")
 
 
-# Mistakes in what is computed.
-
-
 def _halved_exponents(x: Array) -> Array:
     mantissas, exponents = np.frexp(x)
     roots: Array = np.ldexp(np.sqrt(mantissas), exponents // 2)
@@ -85,9 +82,6 @@ WRONG: Final[tuple[Wrong, ...]] = (
 )  # fmt: skip
 
 
-# The kernel that the numpy backend runs: Heron's steps on mantissas.
-
-
 def kernel(call: OpCall) -> Status:
     """Check the call, halve the exponents, and improve a linear estimate of the roots of what is left."""
     if call.param("prefer") not in (0, 1):
@@ -111,11 +105,7 @@ def kernel(call: OpCall) -> Status:
 
 
 OPERATOR = elementwise.element_operator(
-    "sqrt",
-    2021,
-    RESULTS,
-    ("x",),
-    "y",
+    "sqrt", 2021, RESULTS, ("x",), "y",
     prefer=elementwise.preference("sqrt", 4003, (0, 1)),
     summary="The square root of every element.",
     checks=(
@@ -129,4 +119,4 @@ OPERATOR = elementwise.element_operator(
     kernel=kernel,
     in_torch=lambda x: x.float().sqrt(),
     wrong=WRONG,
-)
+)  # fmt: skip
