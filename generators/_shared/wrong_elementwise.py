@@ -10,7 +10,6 @@ from numpy.lib.stride_tricks import as_strided
 
 from mluops_gtest.authoring import (
     Array,
-    Baseline,
     DType,
     Mutant,
     OpCall,
@@ -33,21 +32,18 @@ Formula = Callable[[OpCall], Array | None]
 Wrong = tuple[str, str, Formula]
 
 _WIDE: Final = {"f": "<f8", "i": "<i8", "c": "<c16"}
-_TILES: Final = (16, 64, 128, 1024)
-_WORTH_CORES: Final = 16
-NARROW: Final[Mapping[str, Callable[[Array], Array]]] = {
-    "half": through_half,
-    "bf16": partial(shortened, bits=8),
-    "tf32": partial(shortened, bits=11),
-}
-
-
-# What is computed.
+# Name, words, bits of the mantissa, and the preferences that ask for more of them.
+_IMPRECISE: Final = (
+    ("in_half", "floats are computed with 11 bits", 11, (1,)),
+    ("in_bfloat16", "floats are computed with 8 bits", 8, (1, 2)),
+    ("estimate_alone", "the estimate of 12 bits is not improved", 12, (1,)),
+    ("fast_in_4_bits", "FAST is computed with 4 bits", 4, (0,)),
+)
 
 
 def numbers(call: OpCall, name: str) -> Array:
     """The input in float64, int64 or complex128."""
-    values = widened(call.array(name), call.tensor(name).dtype)
+    values = widened(np.ascontiguousarray(call.array(name)), call.tensor(name).dtype)
     return values.astype(_WIDE[values.dtype.kind])
 
 
@@ -61,39 +57,38 @@ def formula(kinds: str, compute: Callable[..., Array]) -> Formula:
     return computed
 
 
-def imprecise(reference: Callable[[OpCall], Baseline], output: str) -> tuple[Wrong, ...]:
+def imprecise(reference: Callable[[OpCall], Any], output: str) -> Iterator[Wrong]:
     """Float results with too few bits of mantissa for what is preferred."""
 
-    def of(bits: int, *preferences: int) -> Formula:
-        def computed(call: OpCall) -> Array | None:
-            is_met = call.tensor(output).dtype is DType.FLOAT and call.param("prefer") in preferences
-            return shortened(reference(call).outputs[output], bits) if is_met else None
+    def computed(bits: int, preferences: tuple[int, ...], call: OpCall) -> Array | None:
+        is_met = call.tensor(output).dtype is DType.FLOAT and call.param("prefer") in preferences
+        return shortened(reference(call).outputs[output], bits) if is_met else None
 
-        return computed
-
-    return (
-        ("in_half", "floats are computed with 11 bits", of(11, 1)),
-        ("in_bfloat16", "floats are computed with 8 bits", of(8, 1, 2)),
-        ("estimate_alone", "the estimate of 12 bits is not improved", of(12, 1)),
-        ("fast_in_4_bits", "FAST is computed with 4 bits", of(4, 0)),
-    )
+    return ((name, words, partial(computed, bits, preferences)) for name, words, bits, preferences in _IMPRECISE)
 
 
 def element_suspects(output: str, wrong: Iterable[Wrong]) -> dict[str, Suspect]:
     """What the operator suspects, by the words."""
 
-    def of(compute: Formula) -> Suspect:
-        def outputs(call: OpCall) -> Mapping[str, Array]:
-            with np.errstate(all="ignore"):
-                values = compute(call)
-                return {} if values is None else {output: narrowed(np.asarray(values), call.tensor(output).dtype)}
+    def outputs(compute: Formula, call: OpCall) -> Mapping[str, Array]:
+        with np.errstate(all="ignore"):
+            values = compute(call)
+            return {} if values is None else {output: narrowed(np.asarray(values), call.tensor(output).dtype)}
 
-        return outputs
-
-    return {words: of(compute) for _, words, compute in wrong}
+    return {words: partial(outputs, compute) for _, words, compute in wrong}
 
 
-# Where elements are read and written.
+def dense(dims: tuple[int, ...]) -> Strides:
+    """The strides of a contiguous tensor."""
+    return tuple(math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
+
+
+def _strides(arg: TensorArg) -> Strides:
+    return arg.strides or dense(arg.dims)
+
+
+def _places(dims: tuple[int, ...], strides: Strides) -> Any:
+    return np.tensordot(strides, np.indices(dims), 1)
 
 
 def _buffer(arg: TensorArg) -> Array:
@@ -101,93 +96,62 @@ def _buffer(arg: TensorArg) -> Array:
     return as_strided(arg.array, (arg.desc.extent,), (arg.array.itemsize,))
 
 
-def _places(dims: tuple[int, ...], strides: Strides) -> Array:
-    places = np.zeros((), np.int64)
-    for length, stride in zip(dims, strides, strict=True):
-        places = np.add.outer(places, np.arange(length) * stride)
-    return places
-
-
-def _strides(arg: TensorArg) -> Strides:
-    return arg.strides or _dense(arg.dims)
-
-
-def _dense(dims: tuple[int, ...]) -> Strides:
-    return tuple(math.prod(dims[axis + 1 :]) for axis in range(len(dims)))
-
-
-# Name, words, and the strides that are taken instead, given the tensor and the other one.
+# Name, words, and the strides that are taken instead, given the tensor and another one.
 _WRONG_STRIDES: Final[tuple[tuple[str, str, Callable[[TensorArg, TensorArg], Strides]], ...]] = (
-    ("contiguous", "as if it were contiguous", lambda arg, _: _dense(arg.dims)),
+    ("contiguous", "as if it were contiguous", lambda arg, _: dense(arg.dims)),
     ("reversed_strides", "by its strides in the order of axes reversed", lambda arg, _: _strides(arg)[::-1]),
     ("strides_of_other", "by the strides of the other tensor", lambda _, other: _strides(other)),
     ("dense_rows", "as if the last axis had the stride 1", lambda arg, _: (*_strides(arg)[:-1], 1)),
-    ("one_stride", "as if only the last axis had a stride", lambda arg, _: (*_dense(arg.dims)[:-1], _strides(arg)[-1])),
-    (
-        "stride_in_bytes",
-        "as if strides counted bytes",
-        lambda arg, _: tuple(stride // arg.dtype.itemsize for stride in _strides(arg)),
-    ),
+    ("stride_in_bytes", "as if strides counted bytes",
+     lambda arg, _: tuple(stride // arg.dtype.itemsize for stride in _strides(arg))),
 )  # fmt: skip
 
 
-def stride_mutants(operator: Operator, read: str, output: str, *, alike: bool = False) -> Iterator[Mutant]:
-    """Wrong ways through `read` and `output`; where strides must be `alike`, those of the other are the same."""
+def _stride_mutants(operator: Operator, inputs: list[str], output: str, *, alike: bool) -> Iterator[Mutant]:
+    """Wrong ways through the tensors; where strides must be `alike`, those of the other are the same."""
 
-    def reader(strides: Callable[[TensorArg, TensorArg], Strides], call: OpCall) -> Status:
-        arg = call.tensor(read)
-        places = _places(arg.dims, strides(arg, call.tensor(output)))
-        values = _buffer(arg)[places % arg.desc.extent]
-        return operator.kernel(with_inputs(call, **{read: values}))
-
-    def writer(strides: Callable[[TensorArg, TensorArg], Strides], call: OpCall) -> Status:
-        arg = call.tensor(output)
+    def elsewhere(name: str, other: str, strides: Callable[[TensorArg, TensorArg], Strides], call: OpCall) -> Status:
+        arg = call.tensor(name)
         buffer = _buffer(arg)
+        places = _places(arg.dims, strides(arg, call.tensor(other))) % len(buffer)
+        if name in call.inputs:
+            return operator.kernel(with_inputs(call, **{name: buffer[places]}))
         before = buffer.copy()
         status = operator.kernel(call)
-        values = call.array(output).copy()
+        values = call.array(name).copy()
         buffer[...] = before
-        buffer[_places(arg.dims, strides(arg, call.tensor(read))) % arg.desc.extent] = values
+        buffer[places] = values
         return status
 
-    def fill_gaps(call: OpCall) -> None:
+    def clear_gaps(call: OpCall) -> None:
         arg = call.tensor(output)
         is_gap = np.ones(arg.desc.extent, bool)
         is_gap[_places(arg.dims, _strides(arg))] = False
         _buffer(arg)[is_gap] = 0
 
     for name, words, strides in _WRONG_STRIDES[: 2 if alike else None]:
-        yield Mutant(f"{read}_{name}", f"reads {read} {words}", partial(reader, strides))
-        yield Mutant(f"{output}_{name}", f"writes {output} {words}", partial(writer, strides))
+        for tensor in (*inputs, output):
+            verb, other = ("writes", inputs[0]) if tensor == output else ("reads", output)
+            yield Mutant(f"{tensor}_{name}", f"{verb} {tensor} {words}", partial(elsewhere, tensor, other, strides))
     if not alike:
-        yield mistakes.spoilt("gaps_cleared", f"clears the gaps of {output}", operator.kernel, fill_gaps)
+        yield mistakes.spoilt("gaps_cleared", f"clears the gaps of {output}", operator.kernel, clear_gaps)
 
 
-# What any of these operators can do wrong.
-
-
-def _every_other(places: Array, _: int) -> Array:
-    is_odd: Array = places % 2 == 1
-    return is_odd
-
-
-def _behind(tile: int, places: Array, count: int) -> Array:
+def _behind(tile: int, places: Array, count: int) -> Any:
     return places >= (count // tile * tile if count > tile else count)
 
 
-def _of_last_core(places: Array, count: int) -> Array:
-    return places >= (3 * -(-count // 4) if count >= _WORTH_CORES else count)
-
-
-_LEFT: Final[Mapping[str, tuple[str, Callable[[Array, int], Array]]]] = {
-    "first_left": ("does not write the first element", lambda places, _: places == 0),
-    "last_left": ("does not write the last element", lambda places, count: places == count - 1),
-    "every_other_left": ("writes every other element alone", _every_other),
+# What any of these operators can do wrong.
+_LEFT: Final[Mapping[str, tuple[str, Callable[[Array, int], Any]]]] = {
+    "first_left": ("does not write the first element", lambda at, _: at == 0),
+    "last_left": ("does not write the last element", lambda at, n: at == n - 1),
+    "every_other_left": ("writes every other element alone", lambda at, _: at % 2 == 1),
     **{
         f"tail_{tile}": (f"does not write what is behind a multiple of {tile} elements", partial(_behind, tile))
-        for tile in _TILES
+        for tile in (16, 64, 128, 1024)
     },
-    "last_core_left": ("does not write the part of the last of 4 cores", _of_last_core),
+    # Few elements are not worth 4 cores.
+    "last_core_left": ("does not write the last of 4 parts", lambda at, n: at >= (3 * -(-n // 4) if n >= 16 else n)),
 }
 _MOVED: Final[Mapping[str, tuple[str, Callable[[Array], Array]]]] = {
     "shifted": ("writes every element one place too far", lambda y: np.roll(y.reshape(-1), 1)),
@@ -196,12 +160,14 @@ _MOVED: Final[Mapping[str, tuple[str, Callable[[Array], Array]]]] = {
     "first_row_for_all": ("writes the first row everywhere", lambda y: np.broadcast_to(y[:1], y.shape)),
     "pairs_exchanged": ("exchanges neighbours", lambda y: y.reshape(-1)[np.minimum(np.arange(y.size) ^ 1, y.size - 1)]),
     "columns_first": ("writes the last axis but one as the last", lambda y: y.swapaxes(-1, -2) if y.ndim > 1 else y),
+    "of_5_axes": ("reverses axes behind the fifth", lambda y: np.flip(y, range(5, y.ndim))),
 }  # fmt: skip
+_NARROW: Final = (("half", through_half), ("bf16", partial(shortened, bits=8)))
 
 
-def element_mutants(operator: Operator, output: str, narrow: Iterable[str] = NARROW) -> Iterator[Mutant]:
-    """Elements that are lost or go to other places, what another call leaves, inputs of fewer bits."""
-    right, inputs = operator.kernel, [spec.id for spec in operator.inputs]
+def mutants(operator: Operator, wrong: Iterable[Wrong], *, alike: bool) -> tuple[Mutant, ...]:
+    """What the operator suspects, elements that are lost or go to other places, inputs of fewer bits."""
+    right, inputs, output = operator.kernel, [spec.id for spec in operator.inputs], operator.outputs[0].id
 
     def lost(where: Callable[[Array, int], Array], call: OpCall) -> Any:
         dims = call.tensor(output).dims
@@ -215,14 +181,14 @@ def element_mutants(operator: Operator, output: str, narrow: Iterable[str] = NAR
         of_float = {name: shorten(call.array(name)) for name in inputs if call.tensor(name).dtype is DType.FLOAT}
         return right(with_inputs(call, **of_float))
 
-    for name, (message, where) in _LEFT.items():
-        yield mistakes.left(name, message, right, output, partial(lost, where))
-    for name, (message, change) in _MOVED.items():
-        yield mistakes.spoilt(name, message, right, partial(move, change))
-    for name in narrow:
-        yield Mutant(f"{name}_inputs", f"rounds floats to {name}", partial(read_in, NARROW[name]))
-    yield mistakes.cached_by_shape(right)
-    yield mistakes.sum_goes_on(right, output)
-    yield mistakes.first_length_kept(right, output, 0, "rows")
-    for name in inputs:
-        yield mistakes.input_cleared(right, name)
+    return (
+        *mistakes.suspected(operator, {name: words for name, words, _ in wrong}),
+        *(mistakes.left(name, words, right, output, partial(lost, where)) for name, (words, where) in _LEFT.items()),
+        *(mistakes.spoilt(name, words, right, partial(move, change)) for name, (words, change) in _MOVED.items()),
+        *(Mutant(f"{name}_inputs", f"rounds floats to {name}", partial(read_in, way)) for name, way in _NARROW),
+        mistakes.cached_by_shape(right),
+        mistakes.sum_goes_on(right, output),
+        mistakes.first_length_kept(right, output, 0, "rows"),
+        *(mistakes.input_cleared(right, name) for name in inputs),
+        *_stride_mutants(operator, inputs, output, alike=alike),
+    )

@@ -1,15 +1,6 @@
 """Implementations with one plausible mistake each; the small cases must catch every one."""
 
-from typing import Final
-
-from mluops_gtest.authoring import mistakes
-
-from .._shared.wrong_elementwise import element_mutants, stride_mutants
+from .._shared.wrong_elementwise import mutants
 from . import OPERATOR, WRONG
 
-MUTANTS: Final = (
-    *mistakes.suspected(OPERATOR, {name: words for name, words, _ in WRONG}),
-    *element_mutants(OPERATOR, "z"),
-    *stride_mutants(OPERATOR, "x", "z", alike=True),
-    *[one for one in stride_mutants(OPERATOR, "y", "z", alike=True) if one.name.startswith("y")],
-)
+MUTANTS = mutants(OPERATOR, WRONG, alike=True)

@@ -1,31 +1,33 @@
 """Recipes: quotients that criteria can judge are drawn with their divisors; numerators are the products, rounded."""
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
 
-from .._shared import elementwise
-from . import DOMAIN, FLOATS, SMALLEST, is_defined
+from .._shared.elementwise import mantissa_ends, plain_patterns, shapes_space, spread
+from . import DOMAIN, FLOATS, is_defined
 
 Shape = tuple[int, ...]
 Values = Literal[
     "full", "wide", "edges", "ends", "relations", "ones", "zeros", "equal", "patterns", "nonfinite", "tiny", "overflow",
     "other_patterns",
 ]  # fmt: skip
-_INSIDE: Final = ("full", "wide", "edges", "ends", "relations", "ones", "zeros", "equal")
-# Of quotients: from the smallest that are compared on.
+_INSIDE: Final = get_args(Values)[:8]
+# Of quotients: from the smallest on that criteria can judge, but for 0.
+_SMALLEST: Final = {DType.FLOAT: 1e-5, DType.HALF: 1e-3}
 _QUOTIENTS: Final = {DType.FLOAT: (-16, 15), DType.HALF: (-9, 5)}
 _RELATIONS: Final = (1, -1, 0.5, 64, -1 / 64, 1.5)
+_NONFINITE: Final = ((1, 0), (-1, 0), (0, 0), (np.inf, 2), (2, -np.inf), (np.nan, 1))
 
 
 def divided(draw: Draw, params: Params, dtype: DType, *, dims: Shape = (4, 5), values: Values = "full") -> RecipeOutput:
     """Numbers of that kind; patterns divide by every half of the domain, other_patterns by every other one."""
     if values.endswith("patterns"):
-        every = elementwise.plain_patterns(dtype)
-        every = every[DOMAIN[dtype].holds(every) == (values == "patterns")]
-        x, y = _with_products(draw, dtype, every, every.shape, (-8, 4))
+        every = plain_patterns(dtype)
+        y = every[DOMAIN[dtype].holds(every) == (values == "patterns")]
+        x = _products(draw, dtype, y, (-8, 4))
     else:
         x, y = _drawn(draw, dtype, dims, values)
     if values in (*_INSIDE, "patterns"):
@@ -34,19 +36,18 @@ def divided(draw: Draw, params: Params, dtype: DType, *, dims: Shape = (4, 5), v
 
 
 def _drawn(draw: Draw, dtype: DType, dims: Shape, values: Values) -> tuple[Array, Array]:
-    domain, exponents = DOMAIN[dtype], (-8, 4 if dtype is DType.HALF else 8)
-    y = elementwise.spread(draw, "y", dtype, dims, domain.exponents if values == "wide" else exponents)
-    if values in ("edges", "ends"):
-        listed = elementwise.mantissa_ends(dtype) if values == "edges" else domain.ends(dtype)
-        # A sign of its own for each, and other neighbours in each row.
-        y = np.copysign(np.resize(listed, dims), y)
+    domain, exponents, limits = DOMAIN[dtype], (-8, 4 if dtype is DType.HALF else 8), np.finfo(dtype.storage)
     if values == "relations":
-        y = elementwise.spread(draw, "y", dtype, dims, (-2, 2))
+        y = spread(draw, "y", dtype, dims, (-2, 2))
         return np.resize(np.array(_RELATIONS, dtype.storage), dims) * y, y
-    x, y = _with_products(draw, dtype, y, dims, _QUOTIENTS[dtype] if values == "wide" else exponents)
+    y = spread(draw, "y", dtype, dims, domain.exponents if values == "wide" else exponents)
+    if values in ("edges", "ends"):
+        # A sign of its own for each, and other neighbours in each row.
+        y = np.copysign(np.resize(mantissa_ends(dtype) if values == "edges" else domain.ends(dtype), dims), y)
+    x = _products(draw, dtype, y, _QUOTIENTS[dtype] if values == "wide" else exponents)
     match values:
         case "edges":
-            x = np.resize(elementwise.mantissa_ends(dtype)[::-1][:-1], dims)
+            x = np.resize(mantissa_ends(dtype)[::-1][:-1], dims)
         case "ones":
             x = np.ones(dims, dtype.storage)
         case "zeros":
@@ -54,37 +55,32 @@ def _drawn(draw: Draw, dtype: DType, dims: Shape, values: Values) -> tuple[Array
         case "equal":
             x, y = (np.full(dims, one.reshape(-1)[0]) for one in (x, y))
         case "nonfinite":
-            for first, (over, under) in enumerate(((1, 0), (-1, 0), (0, 0), (np.inf, 2), (2, -np.inf), (np.nan, 1))):
+            for first, (over, under) in enumerate(_NONFINITE):
                 x.reshape(-1)[first::7], y.reshape(-1)[first::7] = over, under
         case "tiny":
-            x = np.full(dims, np.finfo(dtype.storage).smallest_normal)
-            y = np.copysign(np.abs(y) + dtype.storage.type(1), y)
+            x, y = np.full(dims, limits.smallest_normal), np.copysign(np.abs(y) + dtype.storage.type(1), y)
         case "overflow":
-            x = np.full(dims, np.finfo(dtype.storage).max)
+            x = np.full(dims, limits.max)
             y.reshape(-1)[::2] = 0.25
     return x, y
 
 
-def _with_products(draw: Draw, dtype: DType, y: Array, dims: Shape, exponents: tuple[int, int]) -> tuple[Array, Array]:
-    """The numerators for drawn quotients, and y; a quotient whose product is not normal becomes one around 1."""
-    z = elementwise.spread(draw, "z", dtype, dims, exponents).astype(np.float64)
+def _products(draw: Draw, dtype: DType, y: Array, exponents: tuple[int, int]) -> Array:
+    """The numerators for drawn quotients; a quotient whose product is not normal becomes one around 1."""
+    z = spread(draw, "z", dtype, y.shape, exponents).astype(np.float64)
     limits = np.finfo(dtype.storage)
-    with np.errstate(invalid="ignore"):
-        product = np.abs(z * y)
-    is_normal = (product > 2 * float(limits.smallest_normal)) & (product < float(limits.max) / 2)
-    z = np.where(is_normal, z, 2 * np.frexp(z)[0])
     with np.errstate(all="ignore"):
-        x = (z * y).astype(dtype.storage)
-    return np.where(np.isfinite(y), x, z.astype(dtype.storage)), y
+        product = np.abs(z * y)
+        is_normal = (product > 2 * float(limits.smallest_normal)) & (product < float(limits.max) / 2)
+        z = np.where(is_normal, z, 2 * np.frexp(z)[0])
+        return np.where(np.isfinite(y), z * y, z).astype(dtype.storage)
 
 
 def _refuse_unfit(x: Array, y: Array, dtype: DType) -> None:
-    z = np.abs(x / y)
-    limits = np.finfo(dtype.storage)
-    is_fit = (x == 0) | ((z >= SMALLEST[dtype]) & (np.abs(x) >= limits.smallest_normal) & np.isfinite(x))
-    if not (is_fit & DOMAIN[dtype].holds(y)).all():
+    is_judged = (np.abs(x / y) >= _SMALLEST[dtype]) & (np.abs(x) >= np.finfo(dtype.storage).smallest_normal)
+    if not ((is_judged & np.isfinite(x) | (x == 0)) & DOMAIN[dtype].holds(y)).all():
         raise ValueError("a quotient is too small to be compared, or a number lies outside of the domain")
 
 
 RECIPES: Final = {"divided": divided}
-SPACE: Final = elementwise.shapes_space("divided", FLOATS, dict.fromkeys(FLOATS, _INSIDE), is_defined, prefer=(0, 1, 2))
+SPACE: Final = shapes_space("divided", dict.fromkeys(FLOATS, _INSIDE), is_defined, prefer=(0, 1, 2))

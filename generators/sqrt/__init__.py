@@ -1,31 +1,16 @@
 """sqrt: y = √x element by element. It has no document: what is ruled is read from mlu_op.h and the released code."""
 
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Baseline,
-    Bound,
-    DType,
-    OpCall,
-    Operator,
-    OutputSpec,
-    Status,
-    TensorSpec,
-    checks,
-    narrowed,
-    widened,
-)
-from mluops_gtest.authoring.c_api import HANDLE, c_function, tensor
-from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
+from mluops_gtest.authoring import Array, Baseline, DType, OpCall, Status, checks, narrowed, widened
 from mluops_gtest.authoring.roundings import through_half
 
 from .._shared import elementwise
-from .._shared.wrong_elementwise import Wrong, element_suspects, formula, imprecise
+from .._shared.elementwise import Domain
+from .._shared.wrong_elementwise import Wrong, formula, imprecise, numbers
 
 # The header names half and float, the code also bfloat16, and int32 with float results: ruling, all of them.
 RESULTS: Final = {
@@ -34,31 +19,17 @@ RESULTS: Final = {
 }
 # The header; for half it excludes (1e-2, 1e-1), which nothing explains: ruling, the whole interval. And +0, exactly.
 DOMAIN: Final = {
-    DType.FLOAT: elementwise.Domain(1e-10, 1e10, (-33, 32)),
-    DType.HALF: elementwise.Domain(1e-3, 60000, (-9, 14)),
-    DType.BFLOAT16: elementwise.Domain(1e-6, 1e10, (-19, 32)),
-    DType.INT32: elementwise.Domain(1, 2**31 - 1, (0, 30)),
+    DType.FLOAT: Domain(1e-10, 1e10, (-33, 32)),
+    DType.HALF: Domain(1e-3, 60000, (-9, 14)),
+    DType.BFLOAT16: Domain(1e-6, 1e10, (-19, 32)),
+    DType.INT32: Domain(1, 2**31 - 1, (0, 30)),
 }
-
-CHECKS: Final = (
-    checks.params("prefer", doc=elementwise.CODE),
-    *elementwise.unary_checks(RESULTS),
-    checks.strided_alike(doc=elementwise.CODE),
-)
 
 
 def reference(call: OpCall) -> Baseline:
     """The roots in float64, rounded once more: of so few bits that this is the exact root, rounded once."""
     with np.errstate(invalid="ignore"):
-        roots = np.sqrt(widened(np.ascontiguousarray(call.array("x")), call.tensor("x").dtype).astype(np.float64))
-    # Which NaN an operation gives differs between processors.
-    return Baseline({"y": narrowed(np.where(np.isnan(roots), np.nan, roots), call.tensor("y").dtype)})
-
-
-def bound(call: OpCall) -> Mapping[str, Bound]:
-    """What the preference asks."""
-    y = widened(reference(call).outputs["y"], call.tensor("y").dtype).astype(np.float64)
-    return {"y": elementwise.preferred_bound(call, y, "y")}
+        return elementwise.rounded(call, "y", np.sqrt(numbers(call, "x")))
 
 
 def outside(x: Array, dtype: DType) -> Array:
@@ -74,31 +45,11 @@ def find_outside(call: OpCall, baseline: Baseline) -> str | None:  # noqa: ARG00
     return "x has a number outside of the header's domain" if is_outside else None
 
 
-def elements(call: OpCall) -> Mapping[str, ExactElement]:
+def root(x: Fraction | float) -> Fraction | float:
     """√x."""
-    x = widened(call.array("x"), call.tensor("x").dtype)
-
-    def element(*index: int) -> Fraction | float:
-        value = Fraction(int(x[index])) if x.dtype.kind == "i" else fraction(x[index])
-        if not isinstance(value, Fraction):
-            return float("inf") if value > 0 else float("nan")
-        return elementwise.exact_root(value) if value >= 0 else float("nan")
-
-    return {"y": element}
-
-
-# Mistakes in what is computed.
-
-
-def _read_as_floats(call: OpCall) -> Array | None:
-    x = np.ascontiguousarray(call.array("x"))
-    return np.sqrt(x.view("<f4")) if x.dtype.kind == "i" else None
-
-
-def _exchanged(call: OpCall) -> Array | None:
-    """bfloat16 has the bits of half."""
-    x = np.ascontiguousarray(call.array("x"))
-    return np.sqrt(x.view("<f2").astype("<f4")) if call.tensor("x").dtype is DType.BFLOAT16 else None
+    if isinstance(x, Fraction) and x >= 0:
+        return elementwise.exact_root(x)
+    return float("inf") if x == float("inf") else float("nan")
 
 
 def _halved_exponents(x: Array) -> Array:
@@ -107,33 +58,28 @@ def _halved_exponents(x: Array) -> Array:
     return roots
 
 
-def _by_logarithms(x: Array) -> Array:
-    roots: Array = np.exp(np.log(x.astype("<f4")) * np.float32(0.5))
-    return roots
+def _read_as_half(call: OpCall) -> Array | None:
+    x = np.ascontiguousarray(call.array("x"))
+    return np.sqrt(x.view("<f2").astype("<f4")) if call.tensor("x").dtype is DType.BFLOAT16 else None
 
 
 WRONG: Final[tuple[Wrong, ...]] = (
     ("inverse", "results are 1/√x", formula("fi", lambda x: 1 / np.sqrt(x))),
     ("squared", "results are x²", formula("fi", lambda x: 1.0 * x * x)),
     ("copied", "results are x", formula("fi", lambda x: x)),
-    ("halved", "results are x/2", formula("fi", lambda x: x / 2)),
-    ("cube_root", "results are ∛x", formula("fi", np.cbrt)),
     ("small_unrooted", "no root is taken below 1", formula("f", lambda x: np.sqrt(x, out=x, where=x >= 1))),
     ("large_unrooted", "no root is taken above 1", formula("f", lambda x: np.sqrt(x, out=x, where=x <= 1))),
-    ("whole", "fractions of roots are cut off", formula("fi", lambda x: np.trunc(np.sqrt(x)))),
     ("odd_exponents_lost", "√2 of odd exponents is lost", formula("fi", _halved_exponents)),
     ("zero_is_nan", "x · 1/√x is NaN for 0", formula("fi", lambda x: np.sqrt(x) * (x / x))),
     ("negative", "the negative root is taken", formula("fi", lambda x: -np.sqrt(x))),
-    ("bits_as_floats", "bits of integers are read as floats", _read_as_floats),
+    ("bits_as_floats", "bits of integers are read as floats",
+     formula("i", lambda x: np.sqrt(x.astype("<i4").view("<f4")))),
     ("integers_in_half", "integers pass through half", formula("i", lambda x: np.sqrt(through_half(1.0 * x)))),
-    ("integers_in_16_bits", "16 bits of integers are read", formula("i", lambda x: np.sqrt(x & 0x7FFF))),
-    ("bfloat16_as_half", "bits of bfloat16 are read as half", _exchanged),
+    ("bfloat16_as_half", "bits of bfloat16 are read as half", _read_as_half),
     *imprecise(reference, "y"),
-    ("by_logarithms", "results are exp(½ · log x) in float", formula("fi", _by_logarithms)),
+    ("by_logarithms", "results are exp(½ · log x) in float",
+     formula("fi", lambda x: np.exp(np.log(x.astype("<f4")) * np.float32(0.5)))),
 )  # fmt: skip
-
-
-# The kernel that the numpy backend runs: Heron's steps on mantissas.
 
 
 def kernel(call: OpCall) -> Status:
@@ -158,31 +104,19 @@ def kernel(call: OpCall) -> Status:
     return Status.SUCCESS
 
 
-def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:  # noqa: ARG001 - all operators are called alike
-    """torch.sqrt of float32."""
-    outputs["y"].copy_(inputs["x"].float().sqrt())
-
-
-OPERATOR = Operator(
-    name="sqrt",
-    released_name="sqrt",
-    op_type=("SQRT", 2021),
+OPERATOR = elementwise.element_operator(
+    "sqrt", 2021, RESULTS, ("x",), "y",
+    prefer=elementwise.preference("sqrt", 4003, (0, 1)),
     summary="The square root of every element.",
-    inputs=(TensorSpec("x", elementwise.SHAPE, tuple(RESULTS), None),),
-    outputs=(
-        OutputSpec("y", elementwise.SHAPE, elementwise.by_preference(DType.FLOAT, DType.HALF, DType.BFLOAT16), None),
+    checks=(
+        checks.params("prefer", doc=elementwise.CODE),
+        *elementwise.unary_checks(RESULTS),
+        checks.strided_alike(doc=elementwise.CODE),
     ),
-    params=elementwise.preference("sqrt_param", 4003, "SqrtParam", (0, 1)),
-    checks=CHECKS,
-    sizes=elementwise.element_sizes("x"),
     reference=reference,
-    bound=bound,
     left_open={"undefined": find_outside},
-    exact=elements,
+    exact=root,
     kernel=kernel,
-    torch_kernel=torch_kernel,
-    theory=elementwise.theory,
-    suspects=element_suspects("y", WRONG),
-    reductions=elementwise.axis_reductions("x", output="y"),
-    c_api=c_function("mluOpSqrt", arguments=(HANDLE, elementwise.PREFER, *tensor("x", "y"))),
-)
+    in_torch=lambda x: x.float().sqrt(),
+    wrong=WRONG,
+)  # fmt: skip
