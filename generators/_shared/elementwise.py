@@ -333,6 +333,17 @@ def _axis_reductions(inputs: tuple[str, ...], output: str) -> Mapping[str, Reduc
     return {f"axis_{axis}": Reduction(partial(length, axis), partial(without, axis)) for axis in range(MOST_AXES)}
 
 
+# Half of them have as many axes as there may be: one more is too many.
+_FORMS: Final[Mapping[str, Callable[[int, int], tuple[int, ...]]]] = {
+    "1 axis": lambda n, m: (n * m,),
+    "2 axes": lambda n, m: (n, m),
+    "5 axes": lambda n, m: (2, n, 1, m, 3),
+    "8 axes": lambda n, m: (1, 2, n, 1, m, 1, 2, 1),
+    "8 axes, long outside": lambda n, m: (n, 1, 2, 1, 1, 1, 1, m),
+    "8 axes, long inside": lambda n, m: (1, 1, 1, n, m, 2, 1, 2),
+}
+
+
 def shapes_space(
     recipe: str,
     values: Mapping[DType, tuple[str, ...]],
@@ -342,7 +353,7 @@ def shapes_space(
     """Shapes of any rank, every type with its kinds of values; `more` are parameters to choose."""
 
     def dims_at(at: Mapping[str, Any]) -> tuple[int, ...]:
-        return (at["rows"], *(2, 1, 3, 1, 1, 2)[: at["axes"] - 2], at["columns"])[: at["axes"]]
+        return _FORMS[at["form"]](at["rows"], at["columns"])
 
     def draw(at: Mapping[str, Any]) -> Drawn | None:
         if at["values"] not in values[DType.named(at["dtype"])]:
@@ -358,7 +369,7 @@ def shapes_space(
     return Space(
         axes={
             "dtype": Choice(tuple(dtype.value for dtype in values)),
-            "axes": Choice((1, 2, 5, MOST_AXES)),
+            "form": Choice(tuple(_FORMS)),
             "rows": Sizes(1, 1025),
             "columns": Sizes(1, 257),
             "values": Choice(tuple(dict.fromkeys(kind for own in values.values() for kind in own))),

@@ -8,6 +8,7 @@ from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, wid
 
 from .._shared.bit_patterns import KINDS, BitPatterns
 from .._shared.elementwise import mantissa_ends, shapes_space, sign_of, spread, without_sign
+from . import RESULTS
 
 Shape = tuple[int, ...]
 Values = Literal[
@@ -78,4 +79,4 @@ def _without_poison(values: Array, dtype: DType) -> Array:
 
 
 RECIPES: Final = {"signed": signed}
-SPACE: Final = shapes_space("signed", _OF_TYPE)
+SPACE: Final = shapes_space("signed", {dtype: _OF_TYPE[dtype] for dtype in RESULTS})
