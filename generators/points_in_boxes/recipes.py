@@ -67,11 +67,11 @@ def planted(
     return _made(planted_points(draw, objects, owners, TEST, dtype), objects)
 
 
-def turned(draw: Draw, _: Params, dtype: DType, *, headings: tuple[float, ...], each: int) -> RecipeOutput:
-    """A box of each heading, and points in and around every one."""
+def turned(draw: Draw, _: Params, dtype: DType, *, headings: tuple[float, ...], each: int, skin: float = 0.0) -> RecipeOutput:
+    """A box of each heading, and points in and around every one, with a skin all near a face."""
     objects = boxes_apart(draw, len(headings))
     objects[..., 6] = headings
-    return _made(points_around(draw, objects, each, TEST, dtype), objects)
+    return _made(points_around(draw, objects, each, TEST, dtype, skin), objects)
 
 
 def nested(draw: Draw, _: Params, dtype: DType, *, lengths: tuple[int, ...], each: int) -> RecipeOutput:
