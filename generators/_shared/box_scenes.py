@@ -100,6 +100,9 @@ class Scenes:
         """A box of each heading, and points in and around every one, with a skin all near a face; two features."""
         objects = boxes_apart(draw, len(headings), dtype)
         objects[..., 6] = headings
+        if skin:
+            # Centres, too, use every bit of a mantissa.
+            objects[..., :2] += uniform(draw.stream("centres"), -1.0, 1.0, (len(headings), 2))
         return self.made(draw, params, points_around(draw, objects, each, self.test, dtype, skin), objects, 2)
 
     def nested(self, draw: Draw, params: Params, dtype: DType, *, lengths: Ints, each: int) -> RecipeOutput:
