@@ -47,6 +47,13 @@ class BoxTest:
         """bool: the point is inside the box; NaN never is, ±Inf in no finite box."""
         return _of_near_pairs(self._inside, points, boxes, 1.0, 4 * self.widened)
 
+    def inside_of_batches(self, points: Array, boxes: Array) -> Array:
+        """bool [B, M, T] of points [B, M, 3] and boxes [B, T, 7]."""
+        found = np.empty((*points.shape[:2], boxes.shape[1]), bool)
+        for batch, some, block in blocks(points, boxes):
+            found[batch, some] = self.inside(block, boxes[batch])
+        return found
+
     def undecided(self, points: Array, boxes: Array, dtype: DType) -> Array:
         """bool: some evaluation in that type may find another answer."""
         # ±Inf is outside of every finite box; what NaN and other boxes mean is left open.
@@ -147,14 +154,14 @@ def _undecided(test: BoxTest, dtype: DType, points: Array, boxes: Array) -> Arra
     error = np.stack([sides, sides, _ERROR[dtype] * along]) + 4 * float(storage.tiny)
     # On a lattice nothing rounds but the sum or difference with what widens the sides.
     rounded = np.where(widened > 0, _ROUNDED * (away + np.abs(dims) / 2), 0.0)
-    error = np.where(_on_lattice(points, boxes, dtype), rounded, error)
+    error = np.where(is_on_lattice(points, boxes, dtype), rounded, error)
     is_outside = (beyond > 0) & (beyond >= error)
     undecided: Array = (np.abs(beyond) < error).any(axis=0) & ~is_outside.any(axis=0) & np.isfinite(points[:, 2])
     return undecided
 
 
-def _on_lattice(points: Array, boxes: Array, dtype: DType) -> Array:
-    """bool [K]: the box is not turned, and every difference and half of the coordinates is exact in that type."""
+def is_on_lattice(points: Array, boxes: Array, dtype: DType) -> Array:
+    """bool [K] of pairs [K, 3] and [K, 7]: the box is not turned, and no step of an evaluation in that type rounds."""
     straight = boxes[:, 6] == 0
     # Beyond 2^100 a unit no longer matters, and the limit would overflow.
     exponent = min(lattice_exponent(points[straight]), lattice_exponent(boxes[straight, :6]), 100)
@@ -164,11 +171,6 @@ def _on_lattice(points: Array, boxes: Array, dtype: DType) -> Array:
     reach = np.abs(points.astype(np.float64)) + np.abs(boxes[:, :3]) + np.abs(boxes[:, 3:6])
     fits: Array = (reach <= 2.0 ** (exponent + _BITS[dtype] - 1)).all(axis=1) & straight
     return fits
-
-
-def is_on_lattice(points: Array, boxes: Array, dtype: DType) -> Array:
-    """bool [K] of points [K, 3] and boxes [K, 7]: no step of an evaluation in that type rounds."""
-    return _on_lattice(points, boxes, dtype)
 
 
 def find_undefined(points: str, boxes: str) -> Callable[[OpCall, Baseline], str | None]:

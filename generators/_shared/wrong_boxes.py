@@ -1,15 +1,15 @@
 """How kernels misread boxes and test points wrongly, for suspects; every suspect is a mutant, too."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Operator, mistakes
+from mluops_gtest.authoring import Array, Mutant, OpCall, Operator, Status, mistakes
 from mluops_gtest.authoring.roundings import through_half
-from mluops_gtest.authoring.suspects import Suspect, misread
+from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
 from .boxes import BoxTest
 from .interpolation import shortened
@@ -70,35 +70,49 @@ def every_suspect(operator: Operator) -> Iterator[Mutant]:
     return mistakes.suspected(operator, {re.sub(r"\W+", "_", words.lower()): words for words in operator.suspects})
 
 
-# The name of a mutant, its message, and the call whose right answer it gives.
-WrongCall = tuple[str, str, Callable[[OpCall], OpCall]]
+def writes(answer: Callable[[OpCall], Mapping[str, Array]]) -> Callable[[OpCall], Status]:
+    """Writes into the outputs of a call what is answered of it."""
+
+    def run(call: OpCall) -> Status:
+        for name, values in answer(call).items():
+            call.array(name)[...] = values
+        return Status.SUCCESS
+
+    return run
 
 
-def narrow_pairs(points: str, boxes: str) -> Iterator[WrongCall]:
-    """Coordinates and boxes of float that are kept in less."""
-    for word, narrow in (
-        ("half", through_half),
-        ("bf16", partial(shortened, bits=8)),
-        ("tf32", partial(shortened, bits=11)),
-    ):
-        yield f"{word}_points", f"rounds points to {word}", misread(**{points: narrow})
-        yield f"{word}_boxes", f"rounds boxes to {word}", misread(**{boxes: narrow})
+def reads(operator: Operator, name: str, message: str, **changes: Callable[[Array], Array]) -> Mutant:
+    """The right answer to a call with other inputs."""
+    return Mutant(name, message, writes(as_read(operator.reference, misread(**changes))))
 
 
-def boxes_behind(boxes: str) -> Iterator[WrongCall]:
-    """Boxes that are not looked at: the first, the last, those behind whole tiles."""
+# How values of less precision are called, and how they are made.
+NARROW: Mapping[str, Callable[[Array], Array]] = {
+    "half": through_half,
+    "bf16": partial(shortened, bits=8),
+    "tf32": partial(shortened, bits=11),
+}
 
-    def without(first: Callable[[int], int], last: Callable[[int], int]) -> Callable[[OpCall], OpCall]:
+
+def boxes_behind(operator: Operator, boxes: str, tiles: Iterable[int]) -> Iterator[Mutant]:
+    """Boxes that are not looked at: the first, the last, those behind whole tiles; or those of the next batch."""
+
+    def without(first: Callable[[int], int], last: Callable[[int], int]) -> Callable[[Array], Array]:
         def hidden(array: Array) -> Array:
             wrong, count = array.copy(), array.shape[1]
             # Nobody is inside.
             wrong[:, first(count) : last(count), 3:6] = -1
             return wrong
 
-        return misread(**{boxes: hidden})
+        return hidden
 
-    yield "first_box_lost", "does not look at the first box", without(lambda _: 0, lambda _: 1)
-    yield "last_box_lost", "does not look at the last box", without(lambda n: n - 1, lambda n: n)
-    for tile in (4, 16, 64):
-        behind = without(lambda n, tile=tile: n // tile * tile or n, lambda n: n)  # type: ignore[misc]
-        yield f"boxes_behind_{tile}", f"does not look at boxes behind whole tiles of {tile}", behind
+    def behind(tile: int) -> Callable[[Array], Array]:
+        return without(lambda count: count // tile * tile or count, lambda count: count)
+
+    wrong = {
+        "first_box_lost": ("does not look at the first box", without(lambda _: 0, lambda _: 1)),
+        "last_box_lost": ("does not look at the last box", without(lambda count: count - 1, lambda count: count)),
+        "next_batch": ("takes the boxes of the next batch", lambda array: np.roll(array, -1, axis=0)),
+        **{f"boxes_behind_{t}": (f"does not look at boxes behind whole tiles of {t}", behind(t)) for t in tiles},
+    }
+    return (reads(operator, name, message, **{boxes: change}) for name, (message, change) in wrong.items())

@@ -1,7 +1,8 @@
 """points_in_boxes: the first of its batch's turned boxes that a point is in, −1 where there is none."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -24,9 +25,9 @@ from mluops_gtest.authoring import (
 from mluops_gtest.authoring.c_api import c_function
 from mluops_gtest.authoring.exact_numbers import ExactElement
 from mluops_gtest.authoring.left_open import find_subnormal
-from mluops_gtest.authoring.suspects import as_read, misread
+from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
-from .._shared.boxes import BoxTest, blocks, find_undefined, is_exactly_inside, undecided_pair
+from .._shared.boxes import BoxTest, find_undefined, is_exactly_inside, undecided_pair
 from .._shared.points import axes_first, first_batch
 from .._shared.wrong_boxes import misread_boxes
 
@@ -65,63 +66,52 @@ def precondition(call: OpCall) -> str | None:
 # The oracle: every point against every box in float64.
 
 
-def _first_boxes(call: OpCall, test: BoxTest = TEST) -> Mapping[str, Array]:
-    """points_indices with the first box of each point by that test."""
-    points, boxes = call.arrays("points", "boxes")
-    indices = np.empty(points.shape[:2], "<i4")
-    for batch, some, block in blocks(points, boxes):
-        inside = test.inside(block, boxes[batch])
-        # Of several boxes the first one (header, §3.1's break); §3.2's sub_scalar(last, -1) would add 1.
-        indices[batch, some] = np.where(inside.any(axis=1), inside.argmax(axis=1), -1)
-    return {"points_indices": indices}
+def first_boxes(is_inside: Array) -> Array:
+    """int32 [B, M] of bool [B, M, T]."""
+    # Of several boxes the first one (header, §3.1's break); §3.2's sub_scalar(last, -1) would add 1.
+    return np.where(is_inside.any(axis=2), is_inside.argmax(axis=2), -1).astype("<i4")
+
+
+def _indices(call: OpCall, test: BoxTest = TEST, choose: Callable[[Array], Array] = first_boxes) -> Mapping[str, Array]:
+    return {"points_indices": choose(test.inside_of_batches(*call.arrays("points", "boxes")))}
 
 
 def reference(call: OpCall) -> Baseline:
     """The smallest index of a box that holds the point; −1, too, is written by the operator."""
-    return Baseline(_first_boxes(call))
+    return Baseline(_indices(call))
 
 
 def theory(call: OpCall) -> Theory:
     """Per pair 3 differences, 3 absolute values, 4 products, 2 sums, 3 comparisons and 2 conjunctions; all tensors."""
-    batches, points, _ = call.tensor("points").dims
-    touched = sum(call.tensor(name).desc.nbytes for name in ("points", "boxes", "points_indices"))
-    return Theory(touched, 17 * batches * points * call.tensor("boxes").dims[1])
+    points, boxes, indices = (call.tensor(name).desc for name in ("points", "boxes", "points_indices"))
+    return Theory(points.nbytes + boxes.nbytes + indices.nbytes, 17 * indices.count * boxes.dims[1])
 
 
 # Mistakes that kernels make about which box is named, and how, and about batches.
 
 
-def _last_boxes(call: OpCall) -> Mapping[str, Array]:
-    indices = _first_boxes(misread(boxes=lambda boxes: boxes[:, ::-1])(call))["points_indices"]
-    return {"points_indices": np.where(indices < 0, -1, call.tensor("boxes").dims[1] - 1 - indices)}
+def _last_boxes(is_inside: Array) -> Array:
+    last = first_boxes(is_inside[:, :, ::-1])
+    return np.where(last < 0, -1, is_inside.shape[2] - 1 - last)
 
 
-def _counts(call: OpCall) -> Mapping[str, Array]:
-    points, boxes = call.arrays("points", "boxes")
-    counts = np.empty(points.shape[:2], "<i4")
-    for batch, some, block in blocks(points, boxes):
-        counts[batch, some] = TEST.inside(block, boxes[batch]).sum(axis=1)
-    return {"points_indices": counts}
+def _in_all_batches(is_inside: Array) -> Array:
+    indices, first = first_boxes(is_inside), np.arange(len(is_inside))[:, None] * is_inside.shape[2]
+    return np.where(indices < 0, -1, indices + first)
 
 
-def _in_all_batches(call: OpCall) -> Mapping[str, Array]:
-    indices = _first_boxes(call)["points_indices"]
-    first = np.arange(len(indices), dtype="<i4")[:, None] * call.tensor("boxes").dims[1]
-    return {"points_indices": np.where(indices < 0, -1, indices + first)}
-
-
-def _none_is_0(call: OpCall) -> Mapping[str, Array]:
-    return {"points_indices": np.maximum(_first_boxes(call)["points_indices"], 0)}
-
-
-SUSPECTS = {
-    **misread_boxes(_first_boxes, TEST, "boxes"),
+_CHOSEN: Final[Mapping[str, Callable[[Array], Array]]] = {
     "the last box that holds a point is named": _last_boxes,
-    "boxes that hold a point are counted": _counts,
-    "boxes are counted from 1": lambda call: {"points_indices": _first_boxes(call)["points_indices"] + 1},
-    "§3.2's last subtraction adds 1": lambda call: {"points_indices": _first_boxes(call)["points_indices"] + 2},
+    "boxes that hold a point are counted": lambda is_inside: is_inside.sum(axis=2),
+    "boxes are counted from 1": lambda is_inside: first_boxes(is_inside) + 1,
+    "§3.2's last subtraction adds 1": lambda is_inside: first_boxes(is_inside) + 2,
     "indices count through the boxes of all batches": _in_all_batches,
-    "a point in no box has 0": _none_is_0,
+    "a point in no box has 0": lambda is_inside: np.maximum(first_boxes(is_inside), 0),
+}
+
+SUSPECTS: Final[Mapping[str, Suspect]] = {
+    **misread_boxes(_indices, TEST, "boxes"),
+    **{words: partial(_indices, choose=choose) for words, choose in _CHOSEN.items()},
     "every batch has the boxes of batch 0": as_read(reference, misread(boxes=first_batch)),
     "every batch has the points of batch 0": as_read(reference, misread(points=first_batch)),
     "points is read as [B, 3, M]": as_read(reference, misread(points=axes_first)),
@@ -188,21 +178,18 @@ def _answer_of_checks(call: OpCall) -> Status | None:
     if call.handle is None or points is None or boxes is None or indices is None:
         return Status.BAD_PARAM
     tensors = (points, boxes, indices)
-    if (len(points.dims), len(boxes.dims), len(indices.dims)) != (3, 3, 2):
+    if [len(arg.dims) for arg in tensors] != [3, 3, 2] or any(arg.layout is not Layout.ARRAY for arg in tensors):
         return Status.BAD_PARAM
-    if not (points.dtype is boxes.dtype is DType.FLOAT and indices.dtype is DType.INT32):
+    if [arg.dtype for arg in tensors] != [DType.FLOAT, DType.FLOAT, DType.INT32]:
         return Status.BAD_PARAM
-    if any(arg.layout is not Layout.ARRAY for arg in tensors):
-        return Status.BAD_PARAM
-    if indices.dims != points.dims[:2] or boxes.dims[0] != points.dims[0] or points.dims[2] != 3 or boxes.dims[2] != 7:
+    if points.dims != (*indices.dims, 3) or boxes.dims != (points.dims[0], boxes.dims[1], 7):
         return Status.BAD_PARAM
     if any(arg.desc.is_strided for arg in tensors) or points.desc.is_large or boxes.desc.is_large:
         return Status.NOT_SUPPORTED
-    if 0 in points.dims or 0 in boxes.dims:
+    if 0 in (*points.dims, *boxes.dims):
         return Status.SUCCESS
-    if any(arg.null for arg in tensors) or boxes.dims[1] > (call.handle.nram_bytes - 36) // 28:
-        return Status.BAD_PARAM
-    return None
+    is_refused = any(arg.null for arg in tensors) or boxes.dims[1] > (call.handle.nram_bytes - 36) // 28
+    return Status.BAD_PARAM if is_refused else None
 
 
 # With torch: the local coordinates of all pairs by one product of matrices, the first box by argmax.
@@ -229,21 +216,15 @@ def torch_kernel(_: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any
             found[:] = torch.where(inside.any(0), inside.int().argmax(0), -1)
 
 
-_FLOAT = (DType.FLOAT,)
-
 OPERATOR = Operator(
     name="points_in_boxes",
     released_name="points_in_boxes",
     op_type=("POINTS_IN_BOXES", 217),
     summary="Names for each point the first box of its batch, turned about z, that holds it; −1 where there is none.",
-    inputs=(TensorSpec("points", "[B, M, 3]", _FLOAT), TensorSpec("boxes", "[B, T, 7]", _FLOAT)),
+    inputs=(TensorSpec("points", "[B, M, 3]", (DType.FLOAT,)), TensorSpec("boxes", "[B, T, 7]", (DType.FLOAT,))),
     # §1.5.1. The operator writes −1 itself.
     outputs=(OutputSpec("points_indices", "[B, M]", {DType.INT32: exact()}),),
-    axes={
-        "points": axis("M", of="points"),
-        "boxes": axis("T", of="boxes"),
-        "batches": axis("B", of="points"),
-    },
+    axes={"points": axis("M", of="points"), "boxes": axis("T", of="boxes"), "batches": axis("B", of="points")},
     checks=CHECKS,
     reference=reference,
     precondition=precondition,

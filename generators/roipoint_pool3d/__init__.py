@@ -19,29 +19,18 @@ from mluops_gtest.authoring import (
     ParamMessage,
     QueryChecks,
     Status,
-    TensorArg,
     TensorSpec,
     Theory,
     axis,
+    c_api,
     checks,
     exact,
-)
-from mluops_gtest.authoring.c_api import (
-    ASKED_SIZE,
-    HANDLE,
-    WORKSPACE,
-    WORKSPACE_SIZE,
-    c_function,
-    descriptor,
-    scalar,
-    size,
-    tensor,
 )
 from mluops_gtest.authoring.copy_of import CopyOf, define_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
-from .._shared.boxes import BoxTest, blocks, find_undefined, is_exactly_inside, local, undecided_pair
+from .._shared.boxes import BoxTest, find_undefined, is_exactly_inside, local, undecided_pair
 from .._shared.points import axes_first, first_batch
 from .._shared.wrong_boxes import misread_boxes
 
@@ -60,14 +49,7 @@ CHECKS = (
     checks.dims(doc="§1.4"),
     # §1.4, as released: strides are reported before types.
     checks.strided(doc="§1.4"),
-    checks.dtypes(
-        "pooled_features",
-        "pooled_empty_flag",
-        "points = pooled_features",
-        "point_features = pooled_features",
-        "boxes3d = pooled_features",
-        doc="§1.3",
-    ),
+    checks.dtypes(*OUTPUTS, *(f"{name} = pooled_features" for name in INPUTS), doc="§1.3"),
     # §2.2, as released: the query alone looks at that.
     checks.large(doc="released", asked_by="query"),
     checks.workspace("§3.8 (1)"),
@@ -90,18 +72,13 @@ Pick = Callable[[Array, int], Array]
 
 def inside(call: OpCall, test: BoxTest = TEST) -> Array:
     """bool [B, N, M]: the point is inside the box."""
-    points, boxes = call.arrays("points", "boxes3d")
-    is_inside = np.empty((*points.shape[:2], boxes.shape[1]), bool)
-    for batch, some, block in blocks(points, boxes):
-        is_inside[batch, some] = test.inside(block, boxes[batch])
-    return is_inside
+    return test.inside_of_batches(*call.arrays("points", "boxes3d"))
 
 
-def sources(call: OpCall, test: BoxTest = TEST, pick: Pick = np.resize) -> Array:
+def sources(call: OpCall, is_inside: Array | None = None, pick: Pick = np.resize) -> Array:
     """int64 [B, M, S]: the point in each row, −1 in boxes without points."""
-    is_inside = inside(call, test)
-    batches, _, boxes = is_inside.shape
-    rows = np.full((batches, boxes, call.param(SAMPLES)), -1)
+    is_inside = inside(call) if is_inside is None else is_inside
+    rows = np.full((*is_inside[:, 0].shape, call.param(SAMPLES)), -1)
     for batch, box in np.argwhere(is_inside.any(axis=1)):
         # §3.1 says "duplicate"; mmcv goes through all n points again: row q has point q mod n.
         rows[batch, box] = pick(np.flatnonzero(is_inside[batch, :, box]), rows.shape[2])
@@ -131,11 +108,15 @@ def reference(call: OpCall) -> Baseline:
     return Baseline(pooled(call, sources(call)))
 
 
+def is_empty(call: OpCall) -> Array:
+    """bool [B, M]: no point is inside the box."""
+    return np.logical_not(inside(call).any(axis=1))
+
+
 def theory(call: OpCall) -> Theory:
     """Per pair of point and box what points_in_boxes does; all tensors."""
-    batches, points, _ = call.tensor("points").dims
-    touched = sum(call.tensor(name).desc.nbytes for name in (*INPUTS, *OUTPUTS))
-    return Theory(touched, 17 * batches * points * call.tensor("boxes3d").dims[1])
+    (batches, points, _), (_, boxes, _) = call.tensor("points").dims, call.tensor("boxes3d").dims
+    return Theory(sum(call.tensor(name).desc.nbytes for name in (*INPUTS, *OUTPUTS)), 17 * batches * points * boxes)
 
 
 # Mistakes that kernels make about which points are in the rows, and where.
@@ -164,47 +145,35 @@ def _picks(pick: Pick) -> Suspect:
     return lambda call: pooled(call, sources(call, pick=pick))
 
 
-def _of_right(change: Callable[[OpCall, dict[str, Array]], None]) -> Suspect:
-    def made(call: OpCall) -> Mapping[str, Array]:
-        outputs = dict(reference(call).outputs)
-        change(call, outputs)
-        return outputs
-
-    return made
+def _features_first(call: OpCall) -> Mapping[str, Array]:
+    return {"pooled_features": np.roll(copies(call).copied(), -3, axis=-1)}
 
 
-def _features_first(_: OpCall, outputs: dict[str, Array]) -> None:
-    outputs["pooled_features"] = np.roll(outputs["pooled_features"], -3, axis=-1)
-
-
-def _along_boxes(call: OpCall, outputs: dict[str, Array]) -> None:
-    rows, is_full = outputs["pooled_features"], outputs["pooled_empty_flag"] == 0
+def _along_boxes(call: OpCall) -> Mapping[str, Array]:
+    rows, is_full = copies(call).copied(), ~is_empty(call)
     turned = np.stack(local(rows[..., :3], call.array("boxes3d")[:, :, None], bottom=True), axis=-1)
     rows[is_full, :, :3] = turned[is_full]
+    return {"pooled_features": rows}
 
 
-def _inverted(_: OpCall, outputs: dict[str, Array]) -> None:
-    outputs["pooled_empty_flag"] ^= 1
-
-
-def _rows_of_channels(_: OpCall, outputs: dict[str, Array]) -> None:
+def _rows_of_channels(call: OpCall) -> Mapping[str, Array]:
     """Rows begin C elements apart and overwrite each other."""
-    right = outputs["pooled_features"]
+    right = copies(call).copied()
     width = right.shape[-1]
     flat = np.zeros(right.size, right.dtype)
     rows = right.reshape(-1, width)
     for column in range(width):
         flat[np.arange(len(rows)) * (width - 3) + column] = rows[:, column]
-    outputs["pooled_features"] = flat.reshape(right.shape)
+    return {"pooled_features": flat.reshape(right.shape)}
 
 
 SUSPECTS: Final[Mapping[str, Suspect]] = {
-    **misread_boxes(lambda call, test: pooled(call, sources(call, test)), TEST, "boxes3d"),
+    **misread_boxes(lambda call, test: pooled(call, sources(call, inside(call, test))), TEST, "boxes3d"),
     **{words: _picks(pick) for words, pick in _PICKED.items()},
-    "features stand before coordinates": _of_right(_features_first),
-    "coordinates are along the box": _of_right(_along_boxes),
-    "pooled_empty_flag is inverted": _of_right(_inverted),
-    "rows are C elements apart": _of_right(_rows_of_channels),
+    "features stand before coordinates": _features_first,
+    "coordinates are along the box": _along_boxes,
+    "pooled_empty_flag is inverted": lambda call: {"pooled_empty_flag": (~is_empty(call)).astype("<i4")},
+    "rows are C elements apart": _rows_of_channels,
     "every batch has the boxes of batch 0": as_read(reference, misread(boxes3d=first_batch)),
     "every batch has the points of batch 0": as_read(reference, misread(points=first_batch)),
     "every batch has the features of batch 0": as_read(reference, misread(point_features=first_batch)),
@@ -282,33 +251,20 @@ def _members(axes: Array, box: Array, most: int) -> Array:
 def _refusal(call: OpCall) -> Status | None:
     given = [*call.inputs.values(), *call.outputs.values()]
     tensors = [arg for arg in given if arg is not None]
-    if call.handle is None or len(tensors) < len(given):
+    if call.handle is None or len(tensors) < len(given) or [len(arg.dims) for arg in tensors] != [3, 3, 3, 4, 2]:
         return Status.BAD_PARAM
-    if [len(arg.dims) for arg in tensors] != [3, 3, 3, 4, 2] or not _lengths_agree(call, tensors):
+    points, features, boxes, rows, flag = tensors
+    (batches, count, _), width, most = points.dims, features.dims[2], boxes.dims[1]
+    wanted = [(batches, count, 3), (batches, count, width), (batches, most, 7)]
+    if [arg.dims for arg in tensors] != [*wanted, (batches, most, call.param(SAMPLES), 3 + width), (batches, most)]:
         return Status.BAD_PARAM
     if any(arg.desc.is_strided for arg in tensors):
         return Status.NOT_SUPPORTED
-    *floats, flag = tensors
-    if floats[0].dtype not in FLOATS or any(arg.dtype is not floats[0].dtype for arg in floats):
+    floats = {arg.dtype for arg in (points, features, boxes, rows)}
+    if len(floats) > 1 or floats.isdisjoint(FLOATS) or flag.dtype is not DType.INT32:
         return Status.BAD_PARAM
-    if flag.dtype is not DType.INT32:
-        return Status.BAD_PARAM
-    if call.workspace_size > 0 and call.workspace is None:
-        return Status.BAD_PARAM
-    return Status.BAD_PARAM if any(arg.null or 0 in arg.dims for arg in tensors) else None
-
-
-def _lengths_agree(call: OpCall, tensors: list[TensorArg]) -> bool:
-    points, features, boxes, rows, flag = (arg.dims for arg in tensors)
-    batches, count, _ = points
-    samples = (call.params or {})[SAMPLES]
-    return (
-        points[2] == 3
-        and features[:2] == (batches, count)
-        and (boxes[0], boxes[2]) == (batches, 7)
-        and rows == (batches, boxes[1], samples, 3 + features[2])
-        and flag == (batches, boxes[1])
-    )
+    lacks_workspace = call.workspace_size > 0 and call.workspace is None
+    return Status.BAD_PARAM if lacks_workspace or any(arg.null or 0 in arg.dims for arg in tensors) else None
 
 
 # With torch: points inside come first in a stable sort by box.
@@ -337,9 +293,10 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
         rows[batch].view(bits)[...] = torch.where(count[:, :, None] > 0, found, torch.zeros_like(found))
 
 
+_POOLED: Final = f"[batch_size, boxes_num, {SAMPLES}, 3 + feature_in_len]"
 _NUMBERS: Final = (
-    *size("batch_size", "pts_num", "boxes_num", "feature_in_len"),
-    *scalar(SAMPLES, called="sampled_pts_num"),
+    *c_api.size("batch_size", "pts_num", "boxes_num", "feature_in_len"),
+    *c_api.scalar(SAMPLES, called="sampled_pts_num"),
 )
 _QUERY: Final = "mluOpGetRoiPointPool3dWorkspaceSize"
 
@@ -356,12 +313,7 @@ OPERATOR = Operator(
     ),
     # A pure copy, so diff3 = 0; §1.5.1 scales by another device's error, which cannot be judged without it.
     outputs=(
-        OutputSpec(
-            "pooled_features",
-            f"[batch_size, boxes_num, {SAMPLES}, 3 + feature_in_len]",
-            dict.fromkeys(FLOATS, exact()),
-            None,
-        ),
+        OutputSpec("pooled_features", _POOLED, dict.fromkeys(FLOATS, exact()), None),
         OutputSpec("pooled_empty_flag", "[batch_size, boxes_num]", {DType.INT32: exact()}, None),
     ),
     params=ParamMessage("roipoint_pool3d_param", 16002, "RoiPointPool3dParam", (ParamField(SAMPLES, 1, default=512),)),
@@ -384,11 +336,14 @@ OPERATOR = Operator(
     suspects=SUSPECTS,
     # §3.4: points and features, transposed.
     workspace_size=lambda call: call.tensor("points").desc.nbytes + call.tensor("point_features").desc.nbytes,
-    c_api=c_function(
+    c_api=c_api.c_function(
         "mluOpRoiPointPool3d",
         query=_QUERY,
-        arguments=(HANDLE, *_NUMBERS, *tensor(*INPUTS), WORKSPACE, WORKSPACE_SIZE, *tensor(*OUTPUTS)),
-        query_arguments=(HANDLE, *_NUMBERS, *descriptor(*INPUTS, *OUTPUTS), ASKED_SIZE),
+        arguments=(
+            *(c_api.HANDLE, *_NUMBERS, *c_api.tensor(*INPUTS)),
+            *(c_api.WORKSPACE, c_api.WORKSPACE_SIZE, *c_api.tensor(*OUTPUTS)),
+        ),
+        query_arguments=(c_api.HANDLE, *_NUMBERS, *c_api.descriptor(*INPUTS, *OUTPUTS), c_api.ASKED_SIZE),
     ),
     exact=elements,
     torch_kernel=torch_kernel,

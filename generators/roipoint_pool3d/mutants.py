@@ -1,58 +1,50 @@
 """Implementations with one plausible mistake each."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, Mutant, OpCall, Status, mistakes
+from mluops_gtest.authoring import Array, DType, Mutant, OpCall, mistakes
 from mluops_gtest.authoring.copy_of import wrong_copies
 from mluops_gtest.authoring.suspects import misread
 
 from .._shared.boxes import local
-from .._shared.wrong_boxes import boxes_behind, every_suspect, narrow_pairs
-from . import OPERATOR, copies, inside, pooled, sources
+from .._shared.wrong_boxes import NARROW, boxes_behind, every_suspect, reads, writes
+from . import INPUTS, OPERATOR, SAMPLES, copies, inside, is_empty, pooled, sources
 
+_FLAG = "pooled_empty_flag"
 # A tile of points in the first kernel, for the mistakes about tiles; small, so that stored cases have several.
 _TILE = 8
 
 
-def _write(call: OpCall, outputs: dict[str, Array] | None = None) -> Status:
-    right = OPERATOR.reference(call).outputs if outputs is None else outputs
-    for name, values in right.items():
-        call.array(name)[...] = values
-    return Status.SUCCESS
+_right = writes(lambda call: OPERATOR.reference(call).outputs)
 
 
-def _right(call: OpCall) -> Status:
-    return _write(call)
+def _narrow(name: str, word: str) -> Mutant:
+    """Points are tested with less precision, and copied as they are; halves hold no less."""
+    read = misread(**{name: NARROW[word]})
 
+    def answer(call: OpCall) -> Mapping[str, Array]:
+        return pooled(call, sources(call, inside(read(call) if call.tensor(name).dtype is DType.FLOAT else call)))
 
-def _reads(name: str, message: str, change: Callable[[OpCall], OpCall]) -> Mutant:
-    """The right answer to another call."""
-    return Mutant(name, message, lambda call: _write(call, dict(OPERATOR.reference(change(call)).outputs)))
-
-
-def _geometry(name: str, message: str, change: Callable[[OpCall], OpCall]) -> Mutant:
-    """Points are tested as in another call, and copied as they are; halves hold no less."""
-
-    def run(call: OpCall) -> Status:
-        is_float = call.tensor("points").dtype is DType.FLOAT
-        return _write(call, dict(pooled(call, sources(change(call) if is_float else call))))
-
-    return Mutant(name, message, run)
+    return Mutant(f"{word}_{name}", f"rounds {name} to {word}", writes(answer))
 
 
 def _chooses(name: str, message: str, rows: Callable[[OpCall], Array]) -> Mutant:
     """Other points in the rows."""
-    return Mutant(name, message, lambda call: _write(call, dict(pooled(call, rows(call)))))
+    return Mutant(name, message, writes(lambda call: pooled(call, rows(call))))
+
+
+def _flags(name: str, message: str, flags: Callable[[OpCall], Array]) -> Mutant:
+    """Other flags."""
+    return Mutant(name, message, writes(lambda call: {**OPERATOR.reference(call).outputs, _FLAG: flags(call)}))
 
 
 def _nearest(call: OpCall) -> Array:
     points, boxes = call.arrays("points", "boxes3d")
-    rows = sources(call)
-    is_inside = inside(call)
-    for batch, box in np.argwhere(rows[..., 0] >= 0):
+    rows, is_inside = sources(call), inside(call)
+    for batch, box in np.argwhere(is_inside.any(axis=1)):
         found = np.flatnonzero(is_inside[batch, :, box])
         away = np.square(np.stack(local(points[batch, found], boxes[batch, box], bottom=True))).sum(axis=0)
         rows[batch, box] = np.resize(found[np.argsort(away, kind="stable")], rows.shape[2])
@@ -78,41 +70,20 @@ def _counter_goes_on(call: OpCall) -> Array:
 
 def _first_box_alone(call: OpCall) -> Array:
     """A point goes to the first box that holds it, as in points_in_boxes."""
-    rows, is_inside = sources(call), inside(call)
-    first = is_inside & (np.cumsum(is_inside, axis=2) == 1)
-    for batch, box in np.ndindex(rows.shape[:2]):
-        found = np.flatnonzero(first[batch, :, box])
-        rows[batch, box] = np.resize(found, rows.shape[2]) if len(found) else -1
-    return rows
+    is_inside = inside(call)
+    return sources(call, is_inside & (np.cumsum(is_inside, axis=2) == 1))
 
 
-def _is_empty(call: OpCall) -> Array:
-    empty: Array = OPERATOR.reference(call).outputs["pooled_empty_flag"] == 1
-    return empty
-
-
-def _counts_as_flag(call: OpCall) -> None:
-    call.array("pooled_empty_flag")[...] = inside(call).sum(axis=1)
-
-
-def _padded_flag(call: OpCall) -> None:
-    call.array("pooled_empty_flag")[...] = inside(call).sum(axis=1) < call.tensor("pooled_features").dims[2]
+def _write_flags(call: OpCall) -> None:
+    call.array(_FLAG)[...] = is_empty(call)
 
 
 def _copied_wrongly() -> Iterator[Mutant]:
     """Mistakes of anyone who copies, with the right flags."""
-
-    def with_flags(one: Mutant) -> Callable[[OpCall], Status]:
-        def run(call: OpCall) -> Status:
-            call.array("pooled_empty_flag")[...] = _is_empty(call)
-            return one.run(call)
-
-        return run
-
     for one in wrong_copies("pooled_features", copies, row="batch"):
         # Batches by the dozen are in cases that are made on demand.
         if one.anew is None and one.name != "batch_tail_lost":
-            yield Mutant(one.name, one.message, with_flags(one))
+            yield mistakes.spoilt(one.name, one.message, one.run, _write_flags)
 
 
 MUTANTS = (
@@ -121,17 +92,16 @@ MUTANTS = (
     _chooses("turns_of_tile", "goes through the points of the last tile again", partial(sources, pick=_turns_of_tile)),
     _chooses("counter_goes_on", "does not reset the counter between batches", _counter_goes_on),
     _chooses("first_box_alone", "gives a point to one box alone", _first_box_alone),
-    mistakes.left("flag_0_left", "flags of 0 are not written", _right, "pooled_empty_flag", lambda c: ~_is_empty(c)),
-    mistakes.left("flag_1_left", "flags of 1 are not written", _right, "pooled_empty_flag", _is_empty),
-    mistakes.left("empty_rows_left", "rows of empty boxes are not written", _right, "pooled_features", _is_empty),
-    mistakes.spoilt("counts_as_flag", "writes the number of points as flag", _right, _counts_as_flag),
-    mistakes.spoilt("padded_flag", "flags every box with fewer points than S", _right, _padded_flag),
-    *(_geometry(*wrong) for wrong in narrow_pairs("points", "boxes3d") if "half" not in wrong[0]),
-    *(_reads(*wrong) for wrong in boxes_behind("boxes3d") if not wrong[0].endswith("_64")),
+    mistakes.left("flag_0_left", "flags of 0 are not written", _right, _FLAG, lambda call: ~is_empty(call)),
+    mistakes.left("flag_1_left", "flags of 1 are not written", _right, _FLAG, is_empty),
+    mistakes.left("empty_rows_left", "rows of empty boxes are not written", _right, "pooled_features", is_empty),
+    _flags("counts_as_flag", "writes the number of points as flag", lambda call: inside(call).sum(axis=1)),
+    _flags("padded_flag", "flags boxes with fewer than S points", lambda c: inside(c).sum(axis=1) < c.param(SAMPLES)),
+    *(_narrow(name, word) for word in ("bf16", "tf32") for name in ("points", "boxes3d")),
+    *boxes_behind(OPERATOR, "boxes3d", (4, 16)),
     *_copied_wrongly(),
-    _reads("next_batch", "takes the boxes of the next batch", misread(boxes3d=lambda b: np.roll(b, -1, axis=0))),
-    _reads(
-        "next_features", "takes the next point's features", misread(point_features=lambda f: np.roll(f, -1, axis=1))
+    reads(
+        OPERATOR, "next_features", "takes the next point's features", point_features=partial(np.roll, shift=-1, axis=1)
     ),
     *mistakes.tails_left(_right, "pooled_features", 1, "boxes", (16,)),
     *mistakes.tails_left(_right, "pooled_features", 2, "samples", (16, 32)),
@@ -139,5 +109,5 @@ MUTANTS = (
     mistakes.part_left(_right, "pooled_features", 2, "samples"),
     mistakes.cached_by_shape(_right),
     mistakes.first_length_kept(_right, "pooled_features", 2, "samples"),
-    *(mistakes.input_cleared(_right, name) for name in ("points", "point_features", "boxes3d")),
+    *(mistakes.input_cleared(_right, name) for name in INPUTS),
 )

@@ -1,7 +1,6 @@
 """Recipes: boxes with so many points inside, nested and turned boxes, lattices on which points stand on faces."""
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,7 +9,7 @@ from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
 from .._shared.bit_patterns import KINDS, BitPatterns
-from .._shared.box_scenes import boxes_apart, nested_boxes, planted_points, points_around, points_on_faces
+from .._shared.box_scenes import Scenes, Value, boxes_apart, drawn_arguments, planted_points, with_value
 from .._shared.boxes import clear_points, uniform, within
 from . import SAMPLES, TEST
 
@@ -92,95 +91,28 @@ def counted(
     return _made(draw, params, planted_points(draw, objects, owners, TEST, dtype), objects, channels, values)
 
 
-def planted(
-    draw: Draw,
-    params: Params,
-    dtype: DType,
-    *,
-    points: int,
-    boxes: int,
-    channels: int,
-    hits: tuple[int, ...],
-    rows: tuple[int, ...],
-) -> RecipeOutput:
-    """Point hits[i] is in box rows[i], and no other point is in any."""
-    if len(hits) != len(rows) or len(set(zip(hits, rows, strict=True))) != len(set(hits)):
-        raise ValueError("hits and rows go in pairs, and a point is in one box")
-    objects = boxes_apart(draw, boxes, dtype)
-    owners = np.full((1, points), -1)
-    owners[0, list(hits)] = rows
-    return _made(draw, params, planted_points(draw, objects, owners, TEST, dtype), objects, channels)
-
-
-def turned(
-    draw: Draw, params: Params, dtype: DType, *, headings: tuple[float, ...], each: int, skin: float = 0.0
-) -> RecipeOutput:
-    """A box of each heading, and points in and around every one, with a skin all near a face; two features."""
-    objects = boxes_apart(draw, len(headings), dtype)
-    objects[..., 6] = headings
-    return _made(draw, params, points_around(draw, objects, each, TEST, dtype, skin), objects, 2)
-
-
-def nested(draw: Draw, params: Params, dtype: DType, *, lengths: tuple[int, ...], each: int) -> RecipeOutput:
-    """Boxes on one ground and of one heading, as many times larger than the first; two features."""
-    objects = nested_boxes(draw, lengths, dtype)
-    return _made(draw, params, points_around(draw, objects, each, TEST, dtype), objects, 2)
-
-
-def faces(
-    draw: Draw, params: Params, dtype: DType, *, lengths: tuple[float, ...], offsets: tuple[int, ...], exponent: int
-) -> RecipeOutput:
-    """Straight boxes dx, dy, dz of `lengths`; points so many 2^exponent beyond each face, edge and corner."""
-    return _made(draw, params, *points_on_faces(draw, lengths, offsets, exponent, TEST, dtype), 1)
-
-
-_Value = Literal["inf", "negative_inf", "nan"]
-
-
-def nonfinite(draw: Draw, params: Params, dtype: DType, *, value: _Value) -> RecipeOutput:
+def nonfinite(draw: Draw, params: Params, dtype: DType, *, value: Value) -> RecipeOutput:
     """Boxes with points inside, every third of which has `value` on one axis, each axis in turn."""
-    made = counted(draw, params, dtype, points=24, counts=(5, 0, 7), channels=1, batches=2)
-    points = made.inputs["points"]
-    rows = np.arange(0, points.shape[1], 3)
-    points[:, rows, rows // 3 % 3] = {"nan": np.nan, "inf": np.inf, "negative_inf": -np.inf}[value]
-    return made
+    return with_value(counted(draw, params, dtype, points=24, counts=(5, 0, 7), channels=1, batches=2), value)
 
 
-# What fuzzing draws.
-
-_RECIPES: tuple[Callable[..., RecipeOutput], ...] = (scene, counted, planted, turned, nested, faces, nonfinite)
-_HEADINGS = (100.0, 0.5, -math.pi / 2, math.pi)
-_LENGTHS = ((2.0, 1.0, 4.0), (1.0, 2.0, 0.0), (0.0, 1.0, 1.0), (-1.0, 1.0, 2.0, 2.0, 2.0, 2.0))
+RECIPES = {"scene": scene, "counted": counted, **Scenes(TEST, _made).recipes(), "nonfinite": nonfinite}
 
 
 def draw_call(at: Mapping[str, Any]) -> Drawn | None:
     """A call of one of the recipes."""
-    points, boxes, few, samples = at["points"], at["boxes"], at["few"], at["samples"]
-    is_half = at["dtype"] == "half"
+    points, samples = at["points"], at["samples"]
     match at["what"]:
         case "scene":
-            args: dict[str, Any] = {name: at[name] for name in ("batches", "boxes", "channels")}
-            args["points"] = points + 16 * samples
+            args = {"points": points + 16 * samples} | {name: at[name] for name in ("batches", "boxes", "channels")}
         case "counted":
-            counts = tuple(n for n in (samples, 0, samples + 1, few, points) if n <= points)
-            args = {"points": sum(counts) + few, "counts": counts, "values": at["values"]}
-            args |= {name: at[name] for name in ("batches", "channels")}
+            counts = tuple(n for n in (samples, 0, samples + 1, at["few"], points) if n <= points)
+            args = {"points": sum(counts) + at["few"], "counts": counts}
+            args |= {name: at[name] for name in ("batches", "channels", "values")}
         case "planted":
-            hits = tuple(dict.fromkeys((0, points // 2, points - 1)))
-            # Halves are far from exact where many boxes reach far.
-            boxes = min(boxes, 30) if is_half else boxes
-            args = {"points": points, "boxes": boxes, "channels": at["channels"], "hits": hits}
-            args["rows"] = tuple(hit * few % boxes for hit in hits)
-        case "turned":
-            # Halves of large headings err too much.
-            args = {"headings": tuple(h / 100 if is_half else h for h in _HEADINGS[:few]), "each": 1 + points // 8}
-        case "nested":
-            args = {"lengths": tuple(np.roll((1, 3, 2, 2), few)[:few].tolist()), "each": 1 + points // 8}
-        case "faces":
-            lengths = _LENGTHS[few % (3 if is_half else 4)]
-            args = {"lengths": lengths, "offsets": (0, 1, -1, 2, -2)[: few + 1], "exponent": -6 if is_half else -17}
-        case value:
-            args = {"value": value}
+            args = drawn_arguments(at, is_half=at["dtype"] == "half") | {"channels": at["channels"]}
+        case _:
+            args = drawn_arguments(at, is_half=at["dtype"] == "half")
     recipe = at["what"] if at["what"] in RECIPES else "nonfinite"
     return Drawn(recipe, {SAMPLES: samples}, args, at["dtype"])
 
@@ -198,13 +130,5 @@ SPACE = Space(
         "what": Choice(("scene", "counted", "planted", "turned", "nested", "faces", "inf", "negative_inf")),
     },
     draw=draw_call,
-    elements=lambda at: (
-        at["batches"]
-        * (
-            (at["points"] + 16 * at["samples"]) * (3 + at["channels"])
-            + at["boxes"] * at["samples"] * (3 + at["channels"])
-        )
-    ),
+    elements=lambda at: at["batches"] * (3 + at["channels"]) * (at["points"] + (16 + at["boxes"]) * at["samples"]),
 )
-
-RECIPES = {recipe.__name__: recipe for recipe in _RECIPES}
