@@ -3,14 +3,16 @@
 N boxes, P points, X·Y·Z cells in a box, K entries for a cell, C channels; § is a section of forward's document.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, OpCall, ParamField, ParamMessage
+from mluops_gtest.authoring import Array, Check, DType, OpCall, ParamField, ParamMessage, Status, checks
+from mluops_gtest.authoring.sum_of_terms import SumOfTerms
 from mluops_gtest.authoring.sums import assert_conditioned
 
 from .boxes import BoxTest, blocks, is_on_lattice, local
@@ -19,7 +21,8 @@ MAX, AVERAGE = 0, 1
 GRID: Final = ("out_x", "out_y", "out_z")
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 CELLS: Final = "boxes_num, out_x, out_y, out_z"
-OLDEST_ARCH: Final = 370
+TABLES: Final = ("pts_idx_of_voxels", "argmax")
+MOST: Final = 65535
 # How far the cell of a point may be off: so much of what the local coordinate adds up, and of the number of cells.
 _ERROR: Final = {DType.FLOAT: 2e-6, DType.HALF: 2.0**-8}
 # Half sums of 127 values are off by up to 1.6e-3 of 3e-3.
@@ -37,6 +40,50 @@ def roiaware_params(field: str, number: int, message: str, *names: str) -> Param
     return ParamMessage(
         field, number, message, (ParamField("pool_method", 1, default=0, allowed=(MAX, AVERAGE)), *others)
     )
+
+
+def at_most(param: str, most: int) -> Check:
+    """The library's limit of a parameter."""
+    return checks.require(
+        f"{param}_limit",
+        lambda call: call.param(param) <= most,
+        f"{param} must be at most {most}",
+        "released",
+        Status.NOT_SUPPORTED,
+    )
+
+
+def kernel_refusal(call: OpCall, dims_of: Mapping[str, tuple[int, ...]], most: int, late: str = "") -> Status | None:
+    """What a kernel answers to tensors that have not these dims, and beyond its limits; None where it computes.
+
+    `late` is asked behind the others, and of the maximum alone.
+    """
+    tensors = {name: {**call.inputs, **call.outputs}[name] for name in dims_of}
+    given = [arg for arg in tensors.values() if arg is not None]
+    kinds = {arg.dtype for arg in given if arg.dtype in FLOATS}
+
+    def fits(name: str) -> bool:
+        arg = tensors[name]
+        kind = {DType.INT32} if name in TABLES else kinds
+        return arg is not None and arg.dims == dims_of[name] and {arg.dtype} == kind
+
+    sizes = [size for name, size in (call.params or {}).items() if name != "pool_method"]
+    if call.handle is None or not all(fits(name) for name in tensors if name != late):
+        return Status.BAD_PARAM
+    if call.param("pool_method") not in (0, 1) or min(sizes) <= 0 or any(0 in dims for dims in dims_of.values()):
+        return Status.BAD_PARAM
+    asked = [arg for arg in given if arg is not tensors.get(late)]
+    if any(arg.desc.is_strided for arg in given) or max(call.param("boxes_num"), call.param("channels")) > 65535:
+        return Status.NOT_SUPPORTED
+    if call.param("max_pts_each_voxel") > most or any(arg.desc.is_large for arg in asked):
+        return Status.NOT_SUPPORTED
+    if call.param("boxes_num") * (call.params or {}).get("pts_num", 0) > 2**31 - 1:
+        return Status.NOT_SUPPORTED
+    if (call.workspace is None and call.workspace_size > 0) or any(arg.null for arg in asked):
+        return Status.BAD_PARAM
+    if late and call.param("pool_method") == 0 and (not fits(late) or tensors[late].null):
+        return Status.BAD_PARAM
+    return Status.ARCH_MISMATCH if call.handle.arch < 370 else None
 
 
 # Which cell a point lies in.
@@ -181,48 +228,66 @@ def pool_max(features: Array, entries: Entries, shape: tuple[int, ...]) -> tuple
     return pooled.reshape(shape), argmax.reshape(shape)
 
 
-def mean_magnitudes(features: Array, entries: Entries, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """float64 [N, X, Y, Z, C] and [N, X, Y, Z, 1]: Σ|terms| / c and c, 0 in cells without points."""
-    magnitudes, counts = np.zeros((int(np.prod(shape[:-1])), shape[-1])), np.zeros((int(np.prod(shape[:-1])), 1))
-    if len(entries.cells):
-        where, each = entries.cells[entries.starts], entries.counts[:, None]
-        values = np.abs(features[entries.points]).astype(np.float64)
-        magnitudes[where], counts[where] = np.add.reduceat(values, entries.starts, axis=0) / each, each
-    return magnitudes.reshape(shape), counts.reshape(*shape[:-1], 1)
+class Terms(NamedTuple):
+    """What is added: the place in an output of that shape, the value and what it is divided by, [T] each."""
 
+    places: Array
+    values: Array
+    divisors: Array
+    shape: tuple[int, ...]
 
-def pool_average(features: Array, entries: Entries, shape: tuple[int, ...]) -> Array:
-    """Σ/c, exact and rounded once; +0 in cells without points."""
-    pooled = np.zeros((int(np.prod(shape[:-1])), shape[-1]), features.dtype)
-    if len(entries.cells):
-        starts, counts = entries.starts, entries.counts[:, None]
-        values = features[entries.points].astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            means = np.add.reduceat(values, starts, axis=0) / counts
-        # float64 adds halves exactly, and no mean of so few is nearer to the middle of two halves than it tells.
-        doubt = 0.0
-        if features.dtype.itemsize > 2:
-            doubt = np.add.reduceat(np.abs(values), starts, axis=0) / counts * (counts + 4) * 2.0**-53
+    @classmethod
+    def of_rows(cls, rows: Array, values: Array, divisors: Array, shape: tuple[int, ...]) -> "Terms":
+        """Values [R, C] that are added to these rows of the output, divided by the row's divisor."""
+        places = rows.astype(np.int64)[:, None] * shape[-1] + np.arange(shape[-1])
+        return cls(places.ravel(), values.astype(np.float64).ravel(), np.repeat(divisors, shape[-1]), shape)
 
-        def exactly(group: int, channel: int) -> Fraction:
-            terms = values[starts[group] : starts[group] + counts[group, 0], channel]
-            return sum(map(Fraction, terms.tolist()), Fraction(0)) / int(counts[group, 0])
+    @property
+    def quotients(self) -> Array:
+        """float64 [T]."""
+        return self.values / self.divisors
 
-        pooled[entries.cells[starts]] = rounded_once(means, doubt, exactly, features.dtype)
-    return pooled.reshape(shape)
+    @property
+    def magnitudes(self) -> Array:
+        """float64, of the output's shape: Σ|quotients|, of those that are finite."""
+        return self._added(np.abs(np.where(np.isfinite(self.values), self.quotients, 0)))
 
+    @property
+    def met(self) -> Array:
+        """int64, of the output's shape: how many terms each sum has."""
+        return self._added(None)
 
-def rounded_once(
-    values: Array, doubt: Array | float, exactly: Callable[[int, int], Fraction], storage: np.dtype[Any]
-) -> Array:
-    """float64 [n, C], each off by at most its doubt, as the exact values are rounded; NaN has one pattern."""
-    with np.errstate(all="ignore"):
-        rounded = values.astype(storage)
-        is_unsure = ((values - doubt).astype(storage) != (values + doubt).astype(storage)) & np.isfinite(values)
-    for row, column in np.argwhere(is_unsure).tolist():
-        rounded[row, column] = _to_odd(exactly(row, column))
-    np.copyto(rounded, storage.type(np.nan), where=np.isnan(rounded))
-    return rounded
+    def _added(self, values: Array | None) -> Array:
+        return np.bincount(self.places, values, math.prod(self.shape)).reshape(self.shape)
+
+    def sums(self, storage: np.dtype[Any]) -> Array:
+        """The exact sums of the exact quotients, rounded once; +0 where there is no term, and one pattern of NaN."""
+        with np.errstate(all="ignore"):
+            found = self._added(self.quotients)
+            doubt = np.zeros(self.shape)
+            # float64 adds halves exactly.
+            if storage.itemsize > 2 or (self.divisors > 1).any():
+                doubt = self.magnitudes * (self.met + 4) * 2.0**-53
+            rounded = found.astype(storage)
+            is_unsure = ((found - doubt).astype(storage) != (found + doubt).astype(storage)) & np.isfinite(found)
+        if is_unsure.any():
+            order = np.argsort(self.places, kind="stable")
+            places = self.places[order]
+            for place in np.flatnonzero(is_unsure).tolist():
+                own = order[slice(*np.searchsorted(places, (place, place + 1)))].tolist()
+                exact = sum((Fraction(self.values[one]) / int(self.divisors[one]) for one in own), Fraction(0))
+                rounded.reshape(-1)[place] = _to_odd(exact)
+        np.copyto(rounded, storage.type(np.nan), where=np.isnan(rounded))
+        return rounded
+
+    def assert_sums_pass(self, dtype: DType, criteria: Any) -> None:
+        """In any order, even in half where terms are, sums stay within the criterion."""
+        if len(self.places) and np.isfinite(self.values).all():
+            of = SumOfTerms(
+                self.quotients[None, :, None], target=self.places[None, :, None], count=math.prod(self.shape)
+            )
+            columns = of.columns(_TESTED)
+            assert_conditioned(columns, columns.sum(axis=0), criteria, arithmetic=dtype, room=_ROOM[dtype])
 
 
 def _to_odd(value: Fraction) -> float:
@@ -231,25 +296,6 @@ def _to_odd(value: Fraction) -> float:
     if Fraction(near) != value and np.float64(near).view(np.uint64) & np.uint64(1) == 0:
         near = float(np.nextafter(near, np.inf if Fraction(near) < value else -np.inf))
     return near
-
-
-def assert_sums_pass(terms: Array, targets: Array, dtype: DType, criteria: Any) -> None:
-    """Sums of terms [T, C] by target, in any order, even in half where terms are, stay within the criterion."""
-    order = np.argsort(targets, kind="stable")
-    sorted_ = Entries(targets[order], order)
-    if not len(targets) or not np.isfinite(terms).all():
-        return
-    crowds = np.argsort(-sorted_.counts, kind="stable")
-    # The most crowded sums are those that err most.
-    most = int(sorted_.counts.max())
-    width = max(1, min(len(crowds), _TESTED // (most * terms.shape[1])))
-    place = np.full(len(crowds), -1)
-    place[crowds[:width]] = np.arange(width)
-    column = place[sorted_.groups]
-    padded = np.zeros((most, width, terms.shape[1]))
-    padded[sorted_.ranks[column >= 0], column[column >= 0]] = terms[order][column >= 0]
-    padded = padded.reshape(most, -1)
-    assert_conditioned(padded, padded.sum(axis=0), criteria, arithmetic=dtype, room=_ROOM[dtype])
 
 
 def shape_of(call: OpCall, last: str) -> tuple[int, ...]:
@@ -277,6 +323,12 @@ def outputs(call: OpCall, entries: Entries) -> dict[str, Array]:
     return {"pts_idx_of_voxels": table(kept, shape_of(call, "max_pts_each_voxel")), **pool(call, kept)}
 
 
+def mean_terms(call: OpCall, kept: Entries) -> Terms:
+    """The features of these points, by cell, and how many the cell has."""
+    values = call.array("pts_feature")[kept.points]
+    return Terms.of_rows(kept.cells, values, kept.counts[kept.groups], shape_of(call, "channels"))
+
+
 def pool(call: OpCall, kept: Entries) -> dict[str, Array]:
     """pooled_features and argmax of these points."""
     features, shape = call.array("pts_feature"), shape_of(call, "channels")
@@ -284,4 +336,4 @@ def pool(call: OpCall, kept: Entries) -> dict[str, Array]:
         best, argmax = pool_max(features, kept, shape)
         return {"argmax": argmax, "pooled_features": best}
     # §1.3: argmax only with the maximum; code and incumbent write 0. Either will do.
-    return {"argmax": np.zeros(shape, "<i4"), "pooled_features": pool_average(features, kept, shape)}
+    return {"argmax": np.zeros(shape, "<i4"), "pooled_features": mean_terms(call, kept).sums(features.dtype)}

@@ -80,10 +80,7 @@ def _complete_output(p: dict[str, Any], dtype: DType, rois: Array, pts: Array, f
         kept = roi.entries_of(call).first(p["max_pts_each_voxel"] - 1)
         if dtype is DType.HALF and len(kept.cells) and kept.counts.max() > 127:
             raise ValueError("means of more than 127 halves may be wrong by more than the criterion; give a smaller K")
-        if len(kept.cells):
-            with np.errstate(invalid="ignore"):
-                terms = features[kept.points].astype(np.float64) / kept.counts[kept.groups][:, None]
-            roi.assert_sums_pass(terms, kept.cells, dtype, CRITERIA[dtype])
+        roi.mean_terms(call, kept).assert_sums_pass(dtype, CRITERIA[dtype])
     return RecipeOutput(arrays, p)
 
 
