@@ -316,24 +316,28 @@ def entries_of(call: OpCall) -> Entries:
     return find_entries(call.array("pts"), call.array("rois"), cell_test(call.params))
 
 
+def kept(call: OpCall) -> Entries:
+    """The points that cells list. §3.1 says max_pts_each_voxel of each: entry 0 is the count."""
+    return entries_of(call).first(int(call.param("max_pts_each_voxel")) - 1)
+
+
 def outputs(call: OpCall, entries: Entries) -> dict[str, Array]:
     """All outputs of forward where these points lie in cells: each lists the first K − 1, and pools no other."""
-    # §3.1 says max_pts_each_voxel points: entry 0 is the count.
-    kept = entries.first(int(call.param("max_pts_each_voxel")) - 1)
-    return {"pts_idx_of_voxels": table(kept, shape_of(call, "max_pts_each_voxel")), **pool(call, kept)}
+    listed = entries.first(int(call.param("max_pts_each_voxel")) - 1)
+    return {"pts_idx_of_voxels": table(listed, shape_of(call, "max_pts_each_voxel")), **pool(call, listed)}
 
 
-def mean_terms(call: OpCall, kept: Entries) -> Terms:
+def mean_terms(call: OpCall, own: Entries) -> Terms:
     """The features of these points, by cell, and how many the cell has."""
-    values = call.array("pts_feature")[kept.points]
-    return Terms.of_rows(kept.cells, values, kept.counts[kept.groups], shape_of(call, "channels"))
+    values = call.array("pts_feature")[own.points]
+    return Terms.of_rows(own.cells, values, own.counts[own.groups], shape_of(call, "channels"))
 
 
-def pool(call: OpCall, kept: Entries) -> dict[str, Array]:
+def pool(call: OpCall, own: Entries) -> dict[str, Array]:
     """pooled_features and argmax of these points."""
     features, shape = call.array("pts_feature"), shape_of(call, "channels")
     if is_max(call):
-        best, argmax = pool_max(features, kept, shape)
+        best, argmax = pool_max(features, own, shape)
         return {"argmax": argmax, "pooled_features": best}
     # §1.3: argmax only with the maximum; code and incumbent write 0. Either will do.
-    return {"argmax": np.zeros(shape, "<i4"), "pooled_features": mean_terms(call, kept).sums(features.dtype)}
+    return {"argmax": np.zeros(shape, "<i4"), "pooled_features": mean_terms(call, own).sums(features.dtype)}

@@ -29,8 +29,7 @@ from mluops_gtest.authoring.reductions import Reduction, changed, renumbered
 from mluops_gtest.authoring.sums import lattice_unit
 
 from .._shared import roiaware as roi
-from .._shared.roiaware_terms import cells, sums, terms
-from .._shared.wrong_roiaware_backward import BACKWARD_SUSPECTS
+from .suspects import SUSPECTS, cells, sums, terms
 
 INPUTS: Final = ("pts_idx_of_voxels", "argmax", "grad_out")
 MOST_POINTS: Final = 98240
@@ -240,7 +239,7 @@ OPERATOR = Operator(
     bound=bound,
     theory=theory,
     kernel=kernel,
-    suspects=BACKWARD_SUSPECTS,
+    suspects=SUSPECTS,
     precondition=precondition,
     left_open={"subnormal": find_subnormal},
     order_free=True,

@@ -8,9 +8,9 @@ from mluops_gtest.authoring import Mutant, OpCall, Status, mistakes
 from mluops_gtest.authoring.roundings import through_half
 from mluops_gtest.authoring.suspects import with_inputs
 
-from .._shared.roiaware_terms import terms
 from .._shared.wrong_boxes import every_suspect
 from . import OPERATOR, kernel
+from .suspects import terms
 
 _GRAD: Final = "grad_in"
 

@@ -10,8 +10,8 @@ from mluops_gtest.authoring.space import Choice, Drawn, Space
 
 from .._shared import roiaware as roi
 from .._shared import roiaware_scenes as scenes
-from .._shared.roiaware_terms import terms
 from . import OPERATOR
+from .suspects import terms
 
 # any: points anywhere, the first and the last among them; distinct: no point twice in a channel; one_point: all cells;
 # ends: the first and the last alone; counts: 0, 1 and K − 1 in turn; twice: the two points of a list are one;

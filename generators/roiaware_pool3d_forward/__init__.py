@@ -45,7 +45,7 @@ from mluops_gtest.authoring.sums import lattice_unit
 
 from .._shared import roiaware as roi
 from .._shared.boxes import exactly_local, find_undefined, is_exactly_inside, undecided_pair
-from .._shared.wrong_roiaware import FORWARD_SUSPECTS
+from .suspects import SUSPECTS
 
 INPUTS: Final = ("rois", "pts", "pts_feature")
 # §1.4's 2880 and 2930 are older than the library's limits.
@@ -146,7 +146,7 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
     """The largest is a copy; the mean is a sum and a division, or a product with a reciprocal."""
     if roi.is_max(call):
         return {"pooled_features": Bound(0.0)}
-    added = roi.mean_terms(call, roi.entries_of(call).first(int(call.param("max_pts_each_voxel")) - 1))
+    added = roi.mean_terms(call, roi.kept(call))
     unit = lattice_unit(call.array("pts_feature")) / np.maximum(added.met, 1)
     return {"pooled_features": Bound(added.magnitudes, added.met, unit=unit, afterwards=2)}
 
@@ -154,7 +154,7 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
 def theory(call: OpCall) -> Theory:
     """17 operations for a point and a box, and one for each feature that is pooled; argmax with the maximum alone."""
     names = (*INPUTS, "pts_idx_of_voxels", "pooled_features", *(("argmax",) if roi.is_max(call) else ()))
-    kept = roi.entries_of(call).first(int(call.param("max_pts_each_voxel")) - 1)
+    kept = roi.kept(call)
     ops = 17 * call.param("boxes_num") * call.param("pts_num") + len(kept.cells) * call.param("channels")
     return Theory(sum(call.tensor(name).desc.nbytes for name in names), ops)
 
@@ -329,7 +329,7 @@ OPERATOR = Operator(
     bound=bound,
     theory=theory,
     kernel=kernel,
-    suspects=FORWARD_SUSPECTS,
+    suspects=SUSPECTS,
     precondition=precondition,
     left_open={"undefined": find_left_open, "subnormal": find_subnormal},
     workspace_size=workspace_size,

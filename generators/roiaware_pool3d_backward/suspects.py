@@ -1,4 +1,7 @@
-"""How kernels of RoI-aware pooling's backward go wrong, for suspects; every suspect is a mutant, too."""
+"""What RoI-aware pooling's backward adds, and how kernels go wrong with it; § is a section of its document.
+
+Every suspect is a mutant, too.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -8,8 +11,46 @@ import numpy as np
 from mluops_gtest.authoring import Array, OpCall
 from mluops_gtest.authoring.suspects import Suspect, with_inputs
 
-from . import roiaware as roi
-from .roiaware_terms import cells, sums, terms, terms_of_max, terms_of_mean
+from .._shared import roiaware as roi
+from .._shared.roiaware import Terms
+
+
+def cells(call: OpCall, name: str) -> Array:
+    """[V, …]: a tensor by cell."""
+    array = call.array(name)
+    return array.reshape(-1, array.shape[-1])
+
+
+def terms_of_max(call: OpCall, argmax: Array) -> Terms:
+    """Where these points [V, C] had the largest features; what is no point is none."""
+    points, channels = call.tensor("grad_in").dims
+    cell, channel = np.nonzero((argmax >= 0) & (argmax < points))
+    grads = cells(call, "grad_out")[cell, channel].astype(np.float64)
+    places = argmax[cell, channel].astype(np.int64) * channels + channel
+    return Terms(places, grads, np.ones(len(grads), np.int64), (points, channels))
+
+
+def terms_of_mean(call: OpCall, lists: Array, is_named: Array, divisors: Array) -> Terms:
+    """Where these points [V, Q] share the gradients of their cells."""
+    dims = call.tensor("grad_in").dims
+    cell, place = np.nonzero(is_named & (lists >= 0) & (lists < dims[0]))
+    return Terms.of_rows(lists[cell, place], cells(call, "grad_out")[cell], divisors[cell], dims)
+
+
+def terms(call: OpCall) -> Terms:
+    """Of the table of the mode alone."""
+    if roi.is_max(call):
+        return terms_of_max(call, cells(call, "argmax"))
+    lists = cells(call, "pts_idx_of_voxels")
+    # Entries behind the count are not read.
+    longest = 1 + int(lists[:, 0].max())
+    is_named = np.arange(1, longest) <= lists[:, :1]
+    return terms_of_mean(call, lists[:, 1:longest], is_named, np.maximum(lists[:, 0], 1))
+
+
+def sums(call: OpCall, added: Terms) -> Array:
+    """grad_in of these terms; +0 where there is none: the operator clears it itself."""
+    return added.sums(call.tensor("grad_in").dtype.storage)
 
 
 def _of_max(change: Callable[[OpCall, Array], Array]) -> Suspect:
@@ -106,7 +147,7 @@ def _moved(by: int) -> Suspect:
     return lambda call: {"grad_in": np.roll(sums(call, terms(call)), by, axis=0)}
 
 
-BACKWARD_SUSPECTS: Final[Mapping[str, Suspect]] = {
+SUSPECTS: Final[Mapping[str, Suspect]] = {
     "gradients are assigned, not added": _assigned,
     "a box overwrites what others gave": _last_box_wins,
     "the first box alone counts": lambda call: {"grad_in": _by_box(call)[0]},
