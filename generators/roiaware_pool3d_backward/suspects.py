@@ -37,13 +37,13 @@ def terms_of_mean(call: OpCall, lists: Array, is_named: Array, divisors: Array) 
     return Terms.of_rows(lists[cell, place], cells(call, "grad_out")[cell], divisors[cell], dims)
 
 
-def terms(call: OpCall) -> Terms:
-    """Of the table of the mode alone."""
-    if roi.is_max(call):
+def terms(call: OpCall, *, exchanged: bool = False) -> Terms:
+    """Of the table of the mode alone, or of that of the other one."""
+    if roi.is_max(call) is not exchanged:
         return terms_of_max(call, cells(call, "argmax"))
     lists = cells(call, "pts_idx_of_voxels")
     # Entries behind the count are not read.
-    longest = 1 + int(lists[:, 0].max())
+    longest = 1 + int(np.clip(lists[:, 0].max(), 0, lists.shape[1] - 1))
     is_named = np.arange(1, longest) <= lists[:, :1]
     return terms_of_mean(call, lists[:, 1:longest], is_named, np.maximum(lists[:, 0], 1))
 
@@ -84,28 +84,18 @@ def _of_mean(
     return wrong
 
 
-def _exchanged(call: OpCall) -> Mapping[str, Array]:
-    lists = np.maximum(cells(call, "pts_idx_of_voxels"), 0)
-    if roi.is_max(call):
-        is_named = np.arange(1, lists.shape[1]) <= lists[:, :1]
-        return {"grad_in": sums(call, terms_of_mean(call, lists[:, 1:], is_named, np.maximum(lists[:, 0], 1)))}
-    return {"grad_in": sums(call, terms_of_max(call, cells(call, "argmax")))}
-
-
 def _assigned(call: OpCall) -> Mapping[str, Array]:
     added, grad = terms(call), np.zeros(call.tensor("grad_in").dims, call.tensor("grad_in").dtype.storage)
-    grad.reshape(-1)[added.places] = added.values
+    grad.reshape(-1)[added.places] = added.quotients
     return {"grad_in": grad}
 
 
 def _by_box(call: OpCall) -> list[Array]:
     """grad_in of every box alone."""
-    made = []
-    for box in range(int(call.param("boxes_num"))):
-        grads = np.zeros_like(call.array("grad_out"))
-        grads[box] = call.array("grad_out")[box]
-        made.append(sums(call, terms(with_inputs(call, grad_out=grads))))
-    return made
+    grads = call.array("grad_out")
+    number = np.arange(len(grads)).reshape(-1, 1, 1, 1, 1)
+    calls = (with_inputs(call, grad_out=np.where(number == box, grads, 0)) for box in range(len(grads)))
+    return [sums(one, terms(one)) for one in calls]
 
 
 def _last_box_wins(call: OpCall) -> Mapping[str, Array]:
@@ -175,7 +165,7 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
     "listed points count from 1": _of_mean(points=lambda lists: lists - 1),
     "point 0 is none in lists": _of_mean(points=lambda lists: np.where(lists == 0, -1, lists)),
     "a point that is listed twice counts once": _of_mean(points=_once),
-    "maximum and mean are exchanged": _exchanged,
+    "maximum and mean are exchanged": lambda call: {"grad_in": sums(call, terms(call, exchanged=True))},
     "grad_out has rows of K": _read(grad_out=_strided_by_lists),
     "grad_out has no sign": _read(grad_out=lambda grads, _: np.abs(grads)),
     "grad_out is that of the next cell": _read(

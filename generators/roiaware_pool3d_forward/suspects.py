@@ -60,6 +60,10 @@ def _boxed(words: str) -> Suspect:
     return lambda call: misread_boxes(_answer, roi.cell_test(call.params), "rois")[words](call)
 
 
+def _placed(place: Callable[[Array, Array], Array]) -> Suspect:
+    return lambda call: _answer(call, replace(roi.cell_test(call.params), place=place))
+
+
 def _entries(change: Callable[[OpCall, roi.Entries], roi.Entries]) -> Suspect:
     return lambda call: roi.outputs(call, change(call, roi.entries_of(call)))
 
@@ -145,10 +149,7 @@ def _with_features(change: Callable[[Array], Array]) -> Suspect:
 
 SUSPECTS: Final[Mapping[str, Suspect]] = {
     **{words: _boxed(words) for words in misread_boxes(_answer, roi.CellTest(), "rois")},
-    **{
-        words: lambda call, place=place: _answer(call, replace(roi.cell_test(call.params), place=place))
-        for words, place in _PLACES.items()
-    },
+    **{words: _placed(place) for words, place in _PLACES.items()},
     "K points are pooled": lambda call: roi.pool(call, roi.entries_of(call).first(_most(call))),
     "all points of a cell are pooled": lambda call: roi.pool(call, roi.entries_of(call)),
     "one point of each cell is pooled": lambda call: roi.pool(call, roi.entries_of(call).first(1)),
