@@ -3,14 +3,26 @@
 N boxes, P points, X·Y·Z cells in a box, K entries for a cell, C channels; § is a section of forward's document.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, OpCall, ParamField, ParamMessage
+from mluops_gtest.authoring import (
+    Array,
+    Check,
+    DType,
+    OpCall,
+    ParamField,
+    ParamMessage,
+    Status,
+    checks,
+    diff1_and_diff2,
+)
+from mluops_gtest.authoring.sum_of_terms import SumOfTerms
 from mluops_gtest.authoring.sums import assert_conditioned
 
 from .boxes import BoxTest, blocks, is_on_lattice, local
@@ -19,7 +31,10 @@ MAX, AVERAGE = 0, 1
 GRID: Final = ("out_x", "out_y", "out_z")
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 CELLS: Final = "boxes_num, out_x, out_y, out_z"
-OLDEST_ARCH: Final = 370
+TABLES: Final = ("pts_idx_of_voxels", "argmax")
+MOST: Final = 65535
+# §1.5.1 asks for ten times the error of a GPU.
+CRITERIA: Final = {DType.FLOAT: diff1_and_diff2(1e-5), DType.HALF: diff1_and_diff2(3e-3)}
 # How far the cell of a point may be off: so much of what the local coordinate adds up, and of the number of cells.
 _ERROR: Final = {DType.FLOAT: 2e-6, DType.HALF: 2.0**-8}
 # Half sums of 127 values are off by up to 1.6e-3 of 3e-3.
@@ -37,6 +52,57 @@ def roiaware_params(field: str, number: int, message: str, *names: str) -> Param
     return ParamMessage(
         field, number, message, (ParamField("pool_method", 1, default=0, allowed=(MAX, AVERAGE)), *others)
     )
+
+
+def at_most(param: str, most: int) -> Check:
+    """The library's limit of a parameter."""
+    return checks.require(
+        f"{param}_limit",
+        lambda call: call.param(param) <= most,
+        f"{param} must be at most {most}",
+        "released",
+        Status.NOT_SUPPORTED,
+    )
+
+
+def numbers_of(call: OpCall) -> dict[str, int]:
+    """All parameters."""
+    return {name: int(call.param(name)) for name in call.params or {}}
+
+
+def kernel_refusal(call: OpCall, dims_of: Mapping[str, tuple[int, ...]], most: int, late: str = "") -> Status | None:
+    """What a kernel answers to tensors that have not these dims, and beyond its limits; None where it computes.
+
+    `late` is asked behind the others, and of the maximum alone.
+    """
+    tensors = {name: {**call.inputs, **call.outputs}[name] for name in dims_of}
+    given = [arg for arg in tensors.values() if arg is not None]
+    kinds = {arg.dtype for arg in given if arg.dtype in FLOATS}
+
+    def fits(name: str) -> bool:
+        arg = tensors[name]
+        kind = {DType.INT32} if name in TABLES else kinds
+        return arg is not None and arg.dims == dims_of[name] and {arg.dtype} == kind
+
+    numbers = numbers_of(call)
+    sizes = [size for name, size in numbers.items() if name != "pool_method"]
+    if call.handle is None or not all(fits(name) for name in tensors if name != late):
+        return Status.BAD_PARAM
+    if numbers["pool_method"] not in (0, 1) or min(sizes) <= 0 or any(0 in dims for dims in dims_of.values()):
+        return Status.BAD_PARAM
+    asked = [arg for arg in given if arg is not tensors.get(late)]
+    if any(arg.desc.is_strided for arg in given) or max(numbers["boxes_num"], numbers["channels"]) > 65535:
+        return Status.NOT_SUPPORTED
+    if numbers["max_pts_each_voxel"] > most or any(arg.desc.is_large for arg in asked):
+        return Status.NOT_SUPPORTED
+    if numbers["boxes_num"] * numbers.get("pts_num", 0) > 2**31 - 1:
+        return Status.NOT_SUPPORTED
+    if (call.workspace is None and call.workspace_size > 0) or any(arg.null for arg in asked):
+        return Status.BAD_PARAM
+    last = tensors.get(late)
+    if late and numbers["pool_method"] == 0 and (last is None or last.null or not fits(late)):
+        return Status.BAD_PARAM
+    return Status.ARCH_MISMATCH if call.handle.arch < 370 else None
 
 
 # Which cell a point lies in.
@@ -113,29 +179,24 @@ class Entries(NamedTuple):
     points: Array
 
     @property
-    def is_first(self) -> Array:
-        """bool [E]: the first of its cell."""
-        return np.concatenate([[True], self.cells[1:] != self.cells[:-1]])[: len(self.cells)]
-
-    @property
     def starts(self) -> Array:
         """int64 [G]: where cells that have points begin."""
-        return np.flatnonzero(self.is_first)
-
-    @property
-    def groups(self) -> Array:
-        """int64 [E]: which of those cells it is."""
-        return np.cumsum(self.is_first) - 1
-
-    @property
-    def ranks(self) -> Array:
-        """int64 [E]: how many of the cell come before."""
-        return np.arange(len(self.cells)) - self.starts[self.groups]
+        return np.flatnonzero(np.diff(self.cells, prepend=-1))
 
     @property
     def counts(self) -> Array:
         """int64 [G]: how many each of those cells has."""
         return np.diff(self.starts, append=len(self.cells))
+
+    @property
+    def groups(self) -> Array:
+        """int64 [E]: which of those cells it is."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @property
+    def ranks(self) -> Array:
+        """int64 [E]: how many of the cell come before."""
+        return np.arange(len(self.cells)) - self.starts[self.groups]
 
     def first(self, most: int) -> "Entries":
         """The first so many of each cell."""
@@ -166,7 +227,7 @@ def table(entries: Entries, shape: tuple[int, ...]) -> Array:
 
 def pool_max(features: Array, entries: Entries, shape: tuple[int, ...]) -> tuple[Array, Array]:
     """The largest feature and its point, the first of equals; +0 and −1 where there is none, or −Inf alone."""
-    pooled, argmax = np.zeros((int(np.prod(shape[:-1])), shape[-1]), features.dtype), None
+    pooled = np.zeros((int(np.prod(shape[:-1])), shape[-1]), features.dtype)
     argmax = np.full(pooled.shape, -1, "<i4")
     if len(entries.cells):
         starts = entries.starts
@@ -181,48 +242,66 @@ def pool_max(features: Array, entries: Entries, shape: tuple[int, ...]) -> tuple
     return pooled.reshape(shape), argmax.reshape(shape)
 
 
-def mean_magnitudes(features: Array, entries: Entries, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """float64 [N, X, Y, Z, C] and [N, X, Y, Z, 1]: Σ|terms| / c and c, 0 in cells without points."""
-    magnitudes, counts = np.zeros((int(np.prod(shape[:-1])), shape[-1])), np.zeros((int(np.prod(shape[:-1])), 1))
-    if len(entries.cells):
-        where, each = entries.cells[entries.starts], entries.counts[:, None]
-        values = np.abs(features[entries.points]).astype(np.float64)
-        magnitudes[where], counts[where] = np.add.reduceat(values, entries.starts, axis=0) / each, each
-    return magnitudes.reshape(shape), counts.reshape(*shape[:-1], 1)
+class Terms(NamedTuple):
+    """What is added: the place in an output of that shape, the value and what it is divided by, [T] each."""
 
+    places: Array
+    values: Array
+    divisors: Array
+    shape: tuple[int, ...]
 
-def pool_average(features: Array, entries: Entries, shape: tuple[int, ...]) -> Array:
-    """Σ/c, exact and rounded once; +0 in cells without points."""
-    pooled = np.zeros((int(np.prod(shape[:-1])), shape[-1]), features.dtype)
-    if len(entries.cells):
-        starts, counts = entries.starts, entries.counts[:, None]
-        values = features[entries.points].astype(np.float64)
-        with np.errstate(invalid="ignore"):
-            means = np.add.reduceat(values, starts, axis=0) / counts
-        # float64 adds halves exactly, and no mean of so few is nearer to the middle of two halves than it tells.
-        doubt = 0.0
-        if features.dtype.itemsize > 2:
-            doubt = np.add.reduceat(np.abs(values), starts, axis=0) / counts * (counts + 4) * 2.0**-53
+    @classmethod
+    def of_rows(cls, rows: Array, values: Array, divisors: Array, shape: tuple[int, ...]) -> "Terms":
+        """Values [R, C] that are added to these rows of the output, divided by the row's divisor."""
+        places = rows.astype(np.int64)[:, None] * shape[-1] + np.arange(shape[-1])
+        return cls(places.ravel(), values.astype(np.float64).ravel(), np.repeat(divisors, shape[-1]), shape)
 
-        def exactly(group: int, channel: int) -> Fraction:
-            terms = values[starts[group] : starts[group] + counts[group, 0], channel]
-            return sum(map(Fraction, terms.tolist()), Fraction(0)) / int(counts[group, 0])
+    @property
+    def quotients(self) -> Array:
+        """float64 [T]."""
+        return self.values / self.divisors
 
-        pooled[entries.cells[starts]] = rounded_once(means, doubt, exactly, features.dtype)
-    return pooled.reshape(shape)
+    @property
+    def magnitudes(self) -> Array:
+        """float64, of the output's shape: Σ|quotients|, of those that are finite."""
+        return self._added(np.abs(np.where(np.isfinite(self.values), self.quotients, 0)))
 
+    @property
+    def met(self) -> Array:
+        """int64, of the output's shape: how many terms each sum has."""
+        return self._added(None)
 
-def rounded_once(
-    values: Array, doubt: Array | float, exactly: Callable[[int, int], Fraction], storage: np.dtype[Any]
-) -> Array:
-    """float64 [n, C], each off by at most its doubt, as the exact values are rounded; NaN has one pattern."""
-    with np.errstate(all="ignore"):
-        rounded = values.astype(storage)
-        is_unsure = ((values - doubt).astype(storage) != (values + doubt).astype(storage)) & np.isfinite(values)
-    for row, column in np.argwhere(is_unsure).tolist():
-        rounded[row, column] = _to_odd(exactly(row, column))
-    np.copyto(rounded, storage.type(np.nan), where=np.isnan(rounded))
-    return rounded
+    def _added(self, values: Array | None) -> Array:
+        return np.bincount(self.places, values, math.prod(self.shape)).reshape(self.shape)
+
+    def sums(self, storage: np.dtype[Any]) -> Array:
+        """The exact sums of the exact quotients, rounded once; +0 where there is no term, and one pattern of NaN."""
+        with np.errstate(all="ignore"):
+            found = self._added(self.quotients)
+            doubt = np.zeros(self.shape)
+            # float64 adds halves exactly.
+            if storage.itemsize > 2 or (self.divisors > 1).any():
+                doubt = self.magnitudes * (self.met + 4) * 2.0**-53
+            rounded = found.astype(storage)
+            is_unsure = ((found - doubt).astype(storage) != (found + doubt).astype(storage)) & np.isfinite(found)
+        if is_unsure.any():
+            order = np.argsort(self.places, kind="stable")
+            places = self.places[order]
+            for place in np.flatnonzero(is_unsure).tolist():
+                own = order[slice(*np.searchsorted(places, (place, place + 1)))].tolist()
+                exact = sum((Fraction(self.values[one]) / int(self.divisors[one]) for one in own), Fraction(0))
+                rounded.reshape(-1)[place] = _to_odd(exact)
+        np.copyto(rounded, storage.type(np.nan), where=np.isnan(rounded))
+        return rounded
+
+    def assert_sums_pass(self, dtype: DType) -> None:
+        """In any order, even in half where terms are, sums stay within the criterion."""
+        if len(self.places) and np.isfinite(self.values).all():
+            of = SumOfTerms(
+                self.quotients[None, :, None], target=self.places[None, :, None], count=math.prod(self.shape)
+            )
+            columns = of.columns(_TESTED)
+            assert_conditioned(columns, columns.sum(axis=0), CRITERIA[dtype], arithmetic=dtype, room=_ROOM[dtype])
 
 
 def _to_odd(value: Fraction) -> float:
@@ -231,25 +310,6 @@ def _to_odd(value: Fraction) -> float:
     if Fraction(near) != value and np.float64(near).view(np.uint64) & np.uint64(1) == 0:
         near = float(np.nextafter(near, np.inf if Fraction(near) < value else -np.inf))
     return near
-
-
-def assert_sums_pass(terms: Array, targets: Array, dtype: DType, criteria: Any) -> None:
-    """Sums of terms [T, C] by target, in any order, even in half where terms are, stay within the criterion."""
-    order = np.argsort(targets, kind="stable")
-    sorted_ = Entries(targets[order], order)
-    if not len(targets) or not np.isfinite(terms).all():
-        return
-    crowds = np.argsort(-sorted_.counts, kind="stable")
-    # The most crowded sums are those that err most.
-    most = int(sorted_.counts.max())
-    width = max(1, min(len(crowds), _TESTED // (most * terms.shape[1])))
-    place = np.full(len(crowds), -1)
-    place[crowds[:width]] = np.arange(width)
-    column = place[sorted_.groups]
-    padded = np.zeros((most, width, terms.shape[1]))
-    padded[sorted_.ranks[column >= 0], column[column >= 0]] = terms[order][column >= 0]
-    padded = padded.reshape(most, -1)
-    assert_conditioned(padded, padded.sum(axis=0), criteria, arithmetic=dtype, room=_ROOM[dtype])
 
 
 def shape_of(call: OpCall, last: str) -> tuple[int, ...]:
@@ -270,18 +330,28 @@ def entries_of(call: OpCall) -> Entries:
     return find_entries(call.array("pts"), call.array("rois"), cell_test(call.params))
 
 
+def kept(call: OpCall) -> Entries:
+    """The points that cells list. §3.1 says max_pts_each_voxel of each: entry 0 is the count."""
+    return entries_of(call).first(int(call.param("max_pts_each_voxel")) - 1)
+
+
 def outputs(call: OpCall, entries: Entries) -> dict[str, Array]:
     """All outputs of forward where these points lie in cells: each lists the first K − 1, and pools no other."""
-    # §3.1 says max_pts_each_voxel points: entry 0 is the count.
-    kept = entries.first(int(call.param("max_pts_each_voxel")) - 1)
-    return {"pts_idx_of_voxels": table(kept, shape_of(call, "max_pts_each_voxel")), **pool(call, kept)}
+    listed = entries.first(int(call.param("max_pts_each_voxel")) - 1)
+    return {"pts_idx_of_voxels": table(listed, shape_of(call, "max_pts_each_voxel")), **pool(call, listed)}
 
 
-def pool(call: OpCall, kept: Entries) -> dict[str, Array]:
+def mean_terms(call: OpCall, own: Entries) -> Terms:
+    """The features of these points, by cell, and how many the cell has."""
+    values = call.array("pts_feature")[own.points]
+    return Terms.of_rows(own.cells, values, own.counts[own.groups], shape_of(call, "channels"))
+
+
+def pool(call: OpCall, own: Entries) -> dict[str, Array]:
     """pooled_features and argmax of these points."""
     features, shape = call.array("pts_feature"), shape_of(call, "channels")
     if is_max(call):
-        best, argmax = pool_max(features, kept, shape)
+        best, argmax = pool_max(features, own, shape)
         return {"argmax": argmax, "pooled_features": best}
     # §1.3: argmax only with the maximum; code and incumbent write 0. Either will do.
-    return {"argmax": np.zeros(shape, "<i4"), "pooled_features": pool_average(features, kept, shape)}
+    return {"argmax": np.zeros(shape, "<i4"), "pooled_features": mean_terms(call, own).sums(features.dtype)}

@@ -22,12 +22,10 @@ from mluops_gtest.authoring import (
     QueryChecks,
     SizedAxis,
     Status,
-    TensorArg,
     TensorSpec,
     Theory,
     axis,
     checks,
-    diff1_and_diff2,
     exact,
 )
 from mluops_gtest.authoring.c_api import (
@@ -46,12 +44,11 @@ from mluops_gtest.authoring.sums import lattice_unit
 
 from .._shared import roiaware as roi
 from .._shared.boxes import exactly_local, find_undefined, is_exactly_inside, undecided_pair
-from .._shared.wrong_roiaware import FORWARD_SUSPECTS
+from .suspects import SUSPECTS
 
 INPUTS: Final = ("rois", "pts", "pts_feature")
 # §1.4's 2880 and 2930 are older than the library's limits.
 MOST_POINTS: Final = {DType.FLOAT: 2976, DType.HALF: 2944}
-LIMIT: Final = 65536
 _POOLED: Final = f"[{roi.CELLS}, channels]"
 
 
@@ -65,20 +62,6 @@ def _shape(output: str, last: str, doc: str) -> Check:
         f"{output} must be [{roi.CELLS}, {last}]",
         doc,
     )
-
-
-def _limit(param: str) -> Check:
-    return checks.require(
-        f"{param}_limit",
-        lambda call: call.param(param) < LIMIT,
-        f"{param} must be less than {LIMIT}",
-        "released",
-        Status.NOT_SUPPORTED,
-    )
-
-
-def _few_points(call: OpCall) -> bool:
-    return bool(call.param("max_pts_each_voxel") <= MOST_POINTS[call.tensor("rois").dtype])
 
 
 CHECKS = (
@@ -98,10 +81,14 @@ CHECKS = (
     checks.strided(*INPUTS, doc="§1.4"),
     checks.only_if(lambda call: call.outputs["argmax"] is not None, checks.strided("argmax", doc="§1.4")),
     checks.strided("pts_idx_of_voxels", "pooled_features", doc="§1.4"),
-    _limit("boxes_num"),
-    _limit("channels"),
+    roi.at_most("boxes_num", roi.MOST),
+    roi.at_most("channels", roi.MOST),
     checks.require(
-        "points_of_cell", _few_points, "max_pts_each_voxel ≤ 2976, of half 2944", "released", Status.NOT_SUPPORTED
+        "points_of_cell",
+        lambda call: call.param("max_pts_each_voxel") <= MOST_POINTS[call.tensor("rois").dtype],
+        "max_pts_each_voxel ≤ 2976, of half 2944",
+        "released",
+        Status.NOT_SUPPORTED,
     ),
     checks.large(*INPUTS, "pts_idx_of_voxels", "pooled_features", doc="§3.7 (8)"),
     checks.require(
@@ -158,18 +145,15 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
     """The largest is a copy; the mean is a sum and a division, or a product with a reciprocal."""
     if roi.is_max(call):
         return {"pooled_features": Bound(0.0)}
-    features = call.array("pts_feature")
-    kept = roi.entries_of(call).first(int(call.param("max_pts_each_voxel")) - 1)
-    magnitudes, counts = roi.mean_magnitudes(features, kept, roi.shape_of(call, "channels"))
-    return {
-        "pooled_features": Bound(magnitudes, counts, unit=lattice_unit(features) / np.maximum(counts, 1), afterwards=2)
-    }
+    added = roi.mean_terms(call, roi.kept(call))
+    unit = lattice_unit(call.array("pts_feature")) / np.maximum(added.met, 1)
+    return {"pooled_features": Bound(added.magnitudes, added.met, unit=unit, afterwards=2)}
 
 
 def theory(call: OpCall) -> Theory:
     """17 operations for a point and a box, and one for each feature that is pooled; argmax with the maximum alone."""
     names = (*INPUTS, "pts_idx_of_voxels", "pooled_features", *(("argmax",) if roi.is_max(call) else ()))
-    kept = roi.entries_of(call).first(int(call.param("max_pts_each_voxel")) - 1)
+    kept = roi.kept(call)
     ops = 17 * call.param("boxes_num") * call.param("pts_num") + len(kept.cells) * call.param("channels")
     return Theory(sum(call.tensor(name).desc.nbytes for name in names), ops)
 
@@ -288,93 +272,23 @@ def _pool(call: OpCall, where: tuple[Any, ...], points: Array) -> None:
 
 
 def _refusal(call: OpCall) -> Status | None:
-    rois, points, features = (call.inputs[name] for name in INPUTS)
-    listed, result, argmax = (call.outputs[name] for name in ("pts_idx_of_voxels", "pooled_features", "argmax"))
-    if call.handle is None or rois is None or points is None or features is None or listed is None or result is None:
-        return Status.BAD_PARAM
-    boxes_num, pts_num, channels, most = (
-        int(call.param(name)) for name in ("boxes_num", "pts_num", "channels", "max_pts_each_voxel")
-    )
-    cells = (boxes_num, *(int(call.param(name)) for name in roi.GRID))
-    wanted = ((boxes_num, 7), (pts_num, 3), (pts_num, channels), (*cells, most), (*cells, channels))
-    given = (rois, points, features, listed, result)
-    if any(arg.dims != dims for arg, dims in zip(given, wanted, strict=True)):
-        return Status.BAD_PARAM
-    if rois.dtype not in (DType.HALF, DType.FLOAT) or {points.dtype, features.dtype, result.dtype} != {rois.dtype}:
-        return Status.BAD_PARAM
-    if listed.dtype is not DType.INT32 or call.param("pool_method") not in (0, 1):
-        return Status.BAD_PARAM
-    if min(*cells, pts_num, channels, most) <= 0:
-        return Status.BAD_PARAM
-    return _refusal_of_sizes(call, given, argmax, (*cells, channels))
-
-
-def _refusal_of_sizes(
-    call: OpCall, given: tuple[TensorArg, ...], argmax: TensorArg | None, dims: tuple[int, ...]
-) -> Status | None:
-    boxes_num, channels = dims[0], dims[-1]
-    if any(arg.desc.is_strided for arg in (*given, argmax) if arg is not None):
-        return Status.NOT_SUPPORTED
-    most = 2976 if given[0].dtype is DType.FLOAT else 2944
-    if boxes_num > 65535 or channels > 65535 or call.param("max_pts_each_voxel") > most:
-        return Status.NOT_SUPPORTED
-    if any(arg.desc.is_large for arg in given) or boxes_num * call.param("pts_num") > 2**31 - 1:
-        return Status.NOT_SUPPORTED
-    if (call.workspace is None and call.workspace_size > 0) or any(arg.null for arg in given):
-        return Status.BAD_PARAM
-    is_usable = argmax is not None and argmax.dims == dims and argmax.dtype is DType.INT32 and not argmax.null
-    if call.param("pool_method") == 0 and not is_usable:
-        return Status.BAD_PARAM
-    return Status.ARCH_MISMATCH if call.handle is not None and call.handle.arch < roi.OLDEST_ARCH else None
-
-
-# With torch: all pairs at once, cells by a stable sort of their numbers.
-
-
-def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Write all outputs."""
-    import torch
-
-    rois, points, features = (inputs[name].float() for name in INPUTS)
-    listed, result, argmax = (outputs[name] for name in ("pts_idx_of_voxels", "pooled_features", "argmax"))
-    for one, value in ((listed, 0), (result, 0), (argmax, -1 if roi.is_max(call) else 0)):
-        one.fill_(value)
-    sizes, cosine, sine = rois[:, None, 3:6], torch.cos(rois[:, None, 6]), torch.sin(rois[:, None, 6])
-    x, y, z = (points - rois[:, None, :3]).unbind(-1)
-    own = torch.stack([x * cosine + y * sine, y * cosine - x * sine, z - sizes[..., 2] / 2], -1)
-    inside = (own.abs()[..., :2] < sizes[..., :2] / 2).all(-1) & (own[..., 2].abs() <= sizes[..., 2] / 2)
-    box, point = inside.nonzero(as_tuple=True)
-    if not len(box):
-        return
-    grid = torch.tensor(listed.shape[1:4])
-    corner = torch.stack([own[..., 0] + sizes[..., 0] / 2, own[..., 1] + sizes[..., 1] / 2, z], -1)[box, point]
-    place = torch.minimum((corner / (rois[box, 3:6] / grid)).long().clamp(min=0), grid - 1)
-    cell = ((box * grid[0] + place[:, 0]) * grid[1] + place[:, 1]) * grid[2] + place[:, 2]
-    cell, order = torch.sort(cell, stable=True)
-    point = point[order]
-    numbers, group, counts = torch.unique_consecutive(cell, return_inverse=True, return_counts=True)
-    rank = torch.arange(len(cell)) - (counts.cumsum(0) - counts)[group]
-    kept = rank < listed.shape[4] - 1
-    cell, point, rank, group = cell[kept], point[kept], rank[kept], group[kept]
-    table, flat = listed.view(-1, listed.shape[4]), result.view(-1, result.shape[4])
-    table[numbers, 0] = counts.clamp(max=listed.shape[4] - 1).int()
-    table[cell, 1 + rank] = point.int()
-    rows, spread = features[point], group[:, None].expand(-1, features.shape[1])
-    if not roi.is_max(call):
-        sums = torch.zeros(len(numbers), features.shape[1]).scatter_add_(0, spread, rows)
-        flat[numbers] = (sums / table[numbers, :1].clamp(min=1)).to(flat.dtype)
-        return
-    best = torch.full((len(numbers), features.shape[1]), -torch.inf).scatter_reduce_(0, spread, rows, "amax")
-    first = torch.where(rows == best[group], point[:, None], len(points))
-    named = torch.full(best.shape, len(points)).scatter_reduce_(0, spread, first, "amin")
-    is_there = best > -torch.inf
-    flat[numbers] = torch.where(is_there, best, 0).to(flat.dtype)
-    argmax.view(flat.shape)[numbers] = torch.where(is_there, named, -1).int()
+    numbers = roi.numbers_of(call)
+    boxes, points, channels = (numbers[name] for name in ("boxes_num", "pts_num", "channels"))
+    cells = (boxes, *(numbers[name] for name in roi.GRID))
+    dims = {"rois": (boxes, 7), "pts": (points, 3), "pts_feature": (points, channels), "argmax": (*cells, channels)}
+    dims |= {"pts_idx_of_voxels": (*cells, numbers["max_pts_each_voxel"]), "pooled_features": (*cells, channels)}
+    rois = call.inputs["rois"]
+    return roi.kernel_refusal(call, dims, 2944 if rois is not None and rois.dtype is DType.HALF else 2976, "argmax")
 
 
 _FORWARD: Final = "mluOpRoiAwarePool3dForward"
 _QUERY: Final = "mluOpGetRoiAwarePool3dForwardWorkspaceSize"
 _INT32: Final = {DType.INT32: exact()}
+# The largest is a copy.
+_POOLED_CRITERIA: Final = {
+    dtype: CriteriaByParam("pool_method", {roi.MAX: exact(), roi.AVERAGE: of_mean})
+    for dtype, of_mean in roi.CRITERIA.items()
+}
 
 OPERATOR = Operator(
     name="roiaware_pool3d_forward",
@@ -390,16 +304,7 @@ OPERATOR = Operator(
     outputs=(
         OutputSpec("argmax", _POOLED, _INT32, None, may_stay=lambda call: not roi.is_max(call)),
         OutputSpec("pts_idx_of_voxels", f"[{roi.CELLS}, max_pts_each_voxel]", _INT32, None),
-        # §1.5.1 asks for ten times the error of a GPU. The largest is a copy.
-        OutputSpec(
-            "pooled_features",
-            _POOLED,
-            {
-                DType.FLOAT: CriteriaByParam("pool_method", {roi.MAX: exact(), roi.AVERAGE: diff1_and_diff2(1e-5)}),
-                DType.HALF: CriteriaByParam("pool_method", {roi.MAX: exact(), roi.AVERAGE: diff1_and_diff2(3e-3)}),
-            },
-            None,
-        ),
+        OutputSpec("pooled_features", _POOLED, _POOLED_CRITERIA, None),
     ),
     params=roi.roiaware_params(
         *("roiaware_pool3d_forward_param", 10120, "RoiawarePool3dForwardParam"),
@@ -419,7 +324,7 @@ OPERATOR = Operator(
     bound=bound,
     theory=theory,
     kernel=kernel,
-    suspects=FORWARD_SUSPECTS,
+    suspects=SUSPECTS,
     precondition=precondition,
     left_open={"undefined": find_left_open, "subnormal": find_subnormal},
     workspace_size=workspace_size,
@@ -440,5 +345,4 @@ OPERATOR = Operator(
         twins={_FORWARD: "mluOpRoiawarePool3dForward", _QUERY: "mluOpGetRoiawarePool3dForwardWorkspaceSize"},
     ),
     exact=elements,
-    torch_kernel=torch_kernel,
 )

@@ -1,5 +1,6 @@
 """Implementations with one plausible mistake each; the stored cases must catch every one."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +12,8 @@ from .._shared import roiaware as roi
 from .._shared.wrong_boxes import every_suspect
 from . import OPERATOR, kernel
 
+# What integer outputs hold before the call.
+_POISON: Final = int.from_bytes(b"\xa5" * 4, "little", signed=True)
 _LISTED, _POOLED, _ARGMAX = "pts_idx_of_voxels", "pooled_features", "argmax"
 
 
@@ -25,23 +28,20 @@ def _tail(call: OpCall) -> Any:
     return np.arange(rows.shape[-1]) > rows[..., :1] if OPERATOR.answer(call).check is None else slice(0)
 
 
-def _argmax_of_mean(call: OpCall) -> None:
-    """The mean comes with the point of the maximum, or with −1."""
-    if OPERATOR.answer(call).check is None and not roi.is_max(call):
-        call.array(_ARGMAX)[...] = -1
+def _argmax_of_mean(first: int, value: int) -> Callable[[OpCall], None]:
+    """The mean comes with that number in argmax, from one element on."""
 
+    def spoil(call: OpCall) -> None:
+        if OPERATOR.answer(call).check is None and not roi.is_max(call):
+            call.array(_ARGMAX).reshape(-1)[first:] = value
 
-def _half_argmax(call: OpCall) -> None:
-    """The first element alone is cleared."""
-    if OPERATOR.answer(call).check is None and not roi.is_max(call):
-        call.array(_ARGMAX).reshape(-1)[1:] = np.frombuffer(b"\xa5\xa5\xa5\xa5", "<i4")
+    return spoil
 
 
 def _narrow(call: OpCall) -> None:
     result = call.array(_POOLED)
     if OPERATOR.answer(call).check is None:
-        with np.errstate(over="ignore"):
-            result[...] = through_half(result)
+        result[...] = through_half(result)
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -50,8 +50,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     mistakes.left("empty_argmax_left", "argmax of empty cells is not written", kernel, _ARGMAX, _empty),
     mistakes.left("empty_lists_left", "lists of empty cells are not written", kernel, _LISTED, _empty),
     mistakes.left("tail_left", "places behind the points are not written", kernel, _LISTED, _tail),
-    mistakes.spoilt("argmax_of_mean", "the mean comes with an argmax of −1", kernel, _argmax_of_mean),
-    mistakes.spoilt("half_cleared_argmax", "the mean clears one element of argmax", kernel, _half_argmax),
+    mistakes.spoilt("argmax_of_mean", "the mean comes with an argmax of −1", kernel, _argmax_of_mean(0, -1)),
+    mistakes.spoilt("half_cleared_argmax", "the mean clears one element", kernel, _argmax_of_mean(1, _POISON)),
     mistakes.spoilt("half_features", "features are rounded to half", kernel, _narrow),
     *mistakes.tails_left(kernel, _POOLED, 4, "channels", (16, 32)),
     mistakes.part_left(kernel, _POOLED, 4, "channels"),

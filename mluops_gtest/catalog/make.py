@@ -425,9 +425,11 @@ def has_poison(array: Array, dtype: DType) -> bool:
 
 
 def _refuse_degenerate(draft: CaseDraft, operator: Operator, case: Case) -> None:
-    """A constant baseline proves little; it must be declared so, and only where it is so."""
+    """A constant baseline proves little, unless it may stay unwritten; it must be declared so where it is so."""
     counts = row_counts(operator, case.outputs, expected_results(case, operator))
-    constant = [tensor.id for tensor in case.outputs if is_constant_baseline(tensor, operator, counts)]
+    may_stay = operator.may_stay(bind_values(case, operator))
+    asked = (tensor for tensor in case.outputs if tensor.id not in may_stay)
+    constant = [tensor.id for tensor in asked if is_constant_baseline(tensor, operator, counts)]
     if constant and draft.expect.degenerate is None:
         words = f": the baseline of {', '.join(constant)} is constant, which proves little. "
         raise _refusal(draft, f"{words}Change the data, or declare `degenerate: <reason>`.")

@@ -272,6 +272,10 @@ class Operator:
         """The outputs that a call with this answer may have cleared."""
         return () if answer.check is None else self.check(answer.check).may_clear
 
+    def may_stay(self, call: OpCall) -> frozenset[str]:
+        """The outputs that this call, which computes, may leave as they were."""
+        return frozenset(spec.id for spec in self.outputs if spec.may_stay is not None and spec.may_stay(call))
+
     def check(self, name: str) -> Check:
         """The check of that name."""
         return _first((check for check in self.checks if check.name == name), name)

@@ -389,7 +389,6 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
         if places_changed(tensor.values[kept], held.values[kept], tensor.desc.dtype).size:
             what = f"the baseline of {tensor.id} changes rows that stay as {held.id} has them"
             raise CaseFileError(f"{case.id}: the case is broken: {what}. Correct it, or the operator.")
-    stay = {spec.id: spec.may_stay for spec in operator.outputs if spec.may_stay is not None}
     return Expectation(
         answer,
         outputs,
@@ -401,9 +400,7 @@ def expectation_of(case: Case, operator: Operator) -> Expectation:
         allowed_input_changes=_ask_operator(
             case, operator, lambda: {name: change(call) for name, change in changed.items()}
         ),
-        may_stay=_ask_operator(
-            case, operator, lambda: frozenset(name for name, may_stay in stay.items() if may_stay(call))
-        ),
+        may_stay=_ask_operator(case, operator, lambda: operator.may_stay(call)),
     )
 
 

@@ -90,7 +90,7 @@ class Judgement:
     profile: Profile | None = None
     failures: list[Cause] = field(default_factory=list)
     suspicions: list[Cause] = field(default_factory=list)
-    # Output → its baseline is constant; what counts rows and what the case declares so are not asked.
+    # Output → its baseline is constant; what counts rows, may stay or is declared so is not asked.
     constant: dict[str, bool] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     elements: list[ElementReading] = field(default_factory=list)
@@ -331,7 +331,7 @@ class _OutputJudge:
                 judgement.failures.append(bits)
             else:
                 judgement.notes.append(format_reason((bits,)))
-        if self.expectation.degenerate is None and tensor.id not in self.operator.numbers:
+        if self.expectation.degenerate is None and tensor.id not in self.operator.numbers and not stays:
             judgement.constant[tensor.id] = is_constant_baseline(tensor, self.operator, self.expectation.counts)
         let_go(baseline)
 

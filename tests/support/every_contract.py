@@ -122,7 +122,6 @@ CASES = """\
   tags: [boundary]
   doc: "§2: norms may stay as they were, or be 0"
   params: {mode: 0}
-  degenerate: norms are 0 by definition
   data: {recipe: placed, rows: 3, columns: 9, places: 7}
 - name: strided
   tags: [boundary]

@@ -9,15 +9,11 @@ import numpy as np
 from mluops_gtest.authoring import Array, OpCall
 from mluops_gtest.authoring.suspects import Suspect, with_inputs, with_params
 
-from . import roiaware as roi
-from .wrong_boxes import misread_boxes
+from .._shared import roiaware as roi
+from .._shared.wrong_boxes import misread_boxes
 
 Outputs = Mapping[str, Array]
 _TILE: Final = 64
-
-
-def _rounded(cells: Array, grid: Array) -> Array:
-    return roi.flat(np.clip(np.rint(cells), 0, grid - 1), grid)
 
 
 def _dropped(cells: Array, grid: Array) -> Array:
@@ -27,38 +23,21 @@ def _dropped(cells: Array, grid: Array) -> Array:
 
 
 def _z_first(cells: Array, grid: Array) -> Array:
-    i, j, k = np.clip(np.trunc(np.nan_to_num(cells)), 0, grid - 1).astype(np.int64).T
-    numbers: Array = (k * int(grid[1]) + j) * int(grid[0]) + i
-    return numbers
-
-
-def _exchanged(cells: Array, grid: Array) -> Array:
-    """The cells of x along y and the other way round, within the grid."""
-    return roi.clamp(cells[:, [1, 0, 2]], grid)
-
-
-def _from_middle(cells: Array, grid: Array) -> Array:
-    return roi.clamp(cells - grid * (0.5, 0.5, 0.0), grid)
-
-
-def _x_alone(cells: Array, grid: Array) -> Array:
-    return roi.clamp(cells * (1, 0, 0), grid)
+    """The same cells, numbered with x as the fastest."""
+    return roi.clamp(cells[:, ::-1], grid[::-1])
 
 
 # Floor and truncation are one: inside a box nothing lies before its corner.
 _PLACES: Final[Mapping[str, Callable[[Array, Array], Array]]] = {
-    "cells are rounded": _rounded,
+    "cells are rounded": lambda cells, grid: roi.clamp(np.rint(cells), grid),
     "points on the top face are dropped": _dropped,
     "cells count in the order z, y, x": _z_first,
-    "x and y of cells are exchanged": _exchanged,
-    "cells count from the middle of the box": _from_middle,
-    "y and z of cells are ignored": _x_alone,
+    "x and y of cells are exchanged": lambda cells, grid: roi.clamp(cells[:, [1, 0, 2]], grid),
+    "cells count from the middle of the box": lambda cells, grid: roi.clamp(cells - grid * (0.5, 0.5, 0.0), grid),
+    "y and z of cells are ignored": lambda cells, grid: roi.clamp(cells * (1, 0, 0), grid),
     "borders belong to the cell below": lambda cells, grid: roi.clamp(np.ceil(cells) - 1, grid),
     "cells count down along x": lambda cells, grid: roi.clamp(grid * (1, 0, 0) + cells * (-1, 1, 1), grid),
     "z of cells counts from the middle": lambda cells, grid: roi.clamp(cells - grid * (0.0, 0.0, 0.5), grid),
-    "the last cell of an axis stays empty": lambda cells, grid: roi.flat(
-        np.minimum(np.clip(np.trunc(cells), 0, grid - 1), np.maximum(grid - 2, 0)), grid
-    ),
 }
 
 
@@ -67,10 +46,6 @@ _PLACES: Final[Mapping[str, Callable[[Array, Array], Array]]] = {
 
 def _most(call: OpCall) -> int:
     return int(call.param("max_pts_each_voxel"))
-
-
-def _kept_entries(call: OpCall) -> roi.Entries:
-    return roi.entries_of(call).first(_most(call) - 1)
 
 
 def _right(call: OpCall) -> Outputs:
@@ -103,11 +78,6 @@ def _listed(change: Callable[[Array, Array], Array]) -> Suspect:
     return wrong
 
 
-def _pooled(most: Callable[[OpCall], int]) -> Suspect:
-    """Of the first so many points of each cell."""
-    return lambda call: roi.pool(call, roi.entries_of(call).first(most(call)))
-
-
 def _scaled(by: Callable[[OpCall, Array], Array]) -> Suspect:
     """Means times that of the call and the counts."""
 
@@ -126,7 +96,7 @@ def _of_max(change: Callable[[OpCall, Array, Array], Outputs]) -> Suspect:
     """Where the maximum is asked for, given pooled_features and argmax."""
 
     def wrong(call: OpCall) -> Outputs:
-        own = roi.pool(call, _kept_entries(call)) if roi.is_max(call) else None
+        own = roi.pool(call, roi.kept(call)) if roi.is_max(call) else None
         return {} if own is None else change(call, own["pooled_features"], own["argmax"])
 
     return wrong
@@ -149,56 +119,42 @@ def _all_counted(call: OpCall) -> Outputs:
     return {"pts_idx_of_voxels": rows}
 
 
-def _one_fewer(call: OpCall) -> Outputs:
-    less = roi.outputs(with_params(call, max_pts_each_voxel=max(1, _most(call) - 1)), roi.entries_of(call))
-    rows = less["pts_idx_of_voxels"]
-    gap = [(0, 0)] * 4 + [(0, _most(call) - rows.shape[-1])]
-    return {**less, "pts_idx_of_voxels": np.pad(rows, gap)}
-
-
 def _in_list(call: OpCall, _: Array, argmax: Array) -> Outputs:
-    kept = _kept_entries(call)
-    rank = np.zeros((int(np.prod(argmax.shape[:-1])), int(call.param("pts_num"))), "<i4")
-    rank[kept.cells, kept.points] = kept.ranks
-    flat = argmax.reshape(len(rank), -1)
-    places = np.take_along_axis(rank, np.maximum(flat, 0), axis=1)
-    return {"argmax": np.where(flat < 0, -1, places).reshape(argmax.shape)}
+    if (argmax < 0).all():
+        return {}
+    rows = _right(call)["pts_idx_of_voxels"][..., 1:]
+    found = [(rows == argmax[..., channel, None]).argmax(axis=-1) for channel in range(argmax.shape[-1])]
+    return {"argmax": np.where(argmax < 0, -1, np.stack(found, axis=-1)).astype("<i4")}
 
 
 def _last_of_equals(call: OpCall, _: Array, __: Array) -> Outputs:
-    return roi.pool(call, _reversed(call, _kept_entries(call)))
+    return roi.pool(call, _reversed(call, roi.kept(call)))
 
 
 def _minus_inf_counts(call: OpCall, best: Array, argmax: Array) -> Outputs:
-    kept = _kept_entries(call)
-    first = np.full(int(np.prod(argmax.shape[:-1])), -1, "<i4")
-    first[kept.cells[kept.starts]] = kept.points[kept.starts]
-    is_none = (argmax < 0) & (first.reshape(*argmax.shape[:-1], 1) >= 0)
-    lowest = best.dtype.type(-np.inf)
+    """A cell that has points has a maximum, its first point's where all are −Inf."""
+    first = _right(call)["pts_idx_of_voxels"][..., :2]
+    is_none = (argmax < 0) & (first[..., :1] > 0)
     return {
-        "argmax": np.where(is_none, first.reshape(*argmax.shape[:-1], 1), argmax),
-        "pooled_features": np.where(is_none, lowest, best),
+        "argmax": np.where(is_none, first[..., -1:], argmax),
+        "pooled_features": np.where(is_none, best.dtype.type(-np.inf), best),
     }
-
-
-def _exchanged_modes(call: OpCall) -> Outputs:
-    return _right(with_params(call, pool_method=roi.AVERAGE if roi.is_max(call) else roi.MAX))
 
 
 def _with_features(change: Callable[[Array], Array]) -> Suspect:
     return lambda call: roi.pool(
-        with_inputs(call, pts_feature=np.ascontiguousarray(change(call.array("pts_feature")))), _kept_entries(call)
+        with_inputs(call, pts_feature=np.ascontiguousarray(change(call.array("pts_feature")))), roi.kept(call)
     )
 
 
-FORWARD_SUSPECTS: Final[Mapping[str, Suspect]] = {
+SUSPECTS: Final[Mapping[str, Suspect]] = {
     **{words: _boxed(words) for words in misread_boxes(_answer, roi.CellTest(), "rois")},
     **{words: _placed(place) for words, place in _PLACES.items()},
-    "K points are pooled": _pooled(_most),
-    "all points of a cell are pooled": _pooled(lambda call: int(call.param("pts_num"))),
-    "one point of each cell is pooled": _pooled(lambda _: 1),
+    "K points are pooled": lambda call: roi.pool(call, roi.entries_of(call).first(_most(call))),
+    "all points of a cell are pooled": lambda call: roi.pool(call, roi.entries_of(call)),
+    "one point of each cell is pooled": lambda call: roi.pool(call, roi.entries_of(call).first(1)),
     "all points of a cell are counted": _all_counted,
-    "a cell has K − 2 points": _one_fewer,
+    "a cell has K − 2 points": _entries(lambda call, all_: all_.first(max(0, _most(call) - 2))),
     "points are listed from the last to the first": _entries(_reversed),
     "cells of one box are shared by the next": _entries(_of_first_box),
     "listed points count from 1": _listed(lambda rows, place: rows + ((place > 0) & (place <= rows[..., :1]))),
@@ -229,5 +185,5 @@ FORWARD_SUSPECTS: Final[Mapping[str, Suspect]] = {
     "the mean is that of K − 1": _scaled(lambda call, counts: counts / max(1, _most(call) - 1)),
     "the mean is that of all points": _scaled(lambda call, counts: counts / call.param("pts_num")),
     "the mean is that of one point more": _scaled(lambda _, counts: counts / (counts + 1)),
-    "maximum and mean are exchanged": _exchanged_modes,
+    "maximum and mean are exchanged": lambda call: _right(with_params(call, pool_method=1 - call.param("pool_method"))),
 }

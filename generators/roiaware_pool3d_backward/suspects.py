@@ -1,4 +1,7 @@
-"""How kernels of RoI-aware pooling's backward go wrong, for suspects; every suspect is a mutant, too."""
+"""What RoI-aware pooling's backward adds, and how kernels go wrong with it; § is a section of its document.
+
+Every suspect is a mutant, too.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -8,8 +11,46 @@ import numpy as np
 from mluops_gtest.authoring import Array, OpCall
 from mluops_gtest.authoring.suspects import Suspect, with_inputs
 
-from . import roiaware as roi
-from .roiaware_terms import cells, sums, terms, terms_of_max, terms_of_mean
+from .._shared import roiaware as roi
+from .._shared.roiaware import Terms
+
+
+def cells(call: OpCall, name: str) -> Array:
+    """[V, …]: a tensor by cell."""
+    array = call.array(name)
+    return array.reshape(-1, array.shape[-1])
+
+
+def terms_of_max(call: OpCall, argmax: Array) -> Terms:
+    """Where these points [V, C] had the largest features; what is no point is none."""
+    points, channels = call.tensor("grad_in").dims
+    cell, channel = np.nonzero((argmax >= 0) & (argmax < points))
+    grads = cells(call, "grad_out")[cell, channel].astype(np.float64)
+    places = argmax[cell, channel].astype(np.int64) * channels + channel
+    return Terms(places, grads, np.ones(len(grads), np.int64), (points, channels))
+
+
+def terms_of_mean(call: OpCall, lists: Array, is_named: Array, divisors: Array) -> Terms:
+    """Where these points [V, Q] share the gradients of their cells."""
+    dims = call.tensor("grad_in").dims
+    cell, place = np.nonzero(is_named & (lists >= 0) & (lists < dims[0]))
+    return Terms.of_rows(lists[cell, place], cells(call, "grad_out")[cell], divisors[cell], dims)
+
+
+def terms(call: OpCall, *, exchanged: bool = False) -> Terms:
+    """Of the table of the mode alone, or of that of the other one."""
+    if roi.is_max(call) is not exchanged:
+        return terms_of_max(call, cells(call, "argmax"))
+    lists = cells(call, "pts_idx_of_voxels")
+    # Entries behind the count are not read.
+    longest = 1 + int(np.clip(lists[:, 0].max(), 0, lists.shape[1] - 1))
+    is_named = np.arange(1, longest) <= lists[:, :1]
+    return terms_of_mean(call, lists[:, 1:longest], is_named, np.maximum(lists[:, 0], 1))
+
+
+def sums(call: OpCall, added: Terms) -> Array:
+    """grad_in of these terms; +0 where there is none: the operator clears it itself."""
+    return added.sums(call.tensor("grad_in").dtype.storage)
 
 
 def _of_max(change: Callable[[OpCall, Array], Array]) -> Suspect:
@@ -43,28 +84,18 @@ def _of_mean(
     return wrong
 
 
-def _exchanged(call: OpCall) -> Mapping[str, Array]:
-    lists = np.maximum(cells(call, "pts_idx_of_voxels"), 0)
-    if roi.is_max(call):
-        is_named = np.arange(1, lists.shape[1]) <= lists[:, :1]
-        return {"grad_in": sums(call, terms_of_mean(call, lists[:, 1:], is_named, np.maximum(lists[:, 0], 1)))}
-    return {"grad_in": sums(call, terms_of_max(call, cells(call, "argmax")))}
-
-
 def _assigned(call: OpCall) -> Mapping[str, Array]:
     added, grad = terms(call), np.zeros(call.tensor("grad_in").dims, call.tensor("grad_in").dtype.storage)
-    grad.reshape(-1)[added.places] = added.values
+    grad.reshape(-1)[added.places] = added.quotients
     return {"grad_in": grad}
 
 
 def _by_box(call: OpCall) -> list[Array]:
     """grad_in of every box alone."""
-    made = []
-    for box in range(int(call.param("boxes_num"))):
-        grads = np.zeros_like(call.array("grad_out"))
-        grads[box] = call.array("grad_out")[box]
-        made.append(sums(call, terms(with_inputs(call, grad_out=grads))))
-    return made
+    grads = call.array("grad_out")
+    number = np.arange(len(grads)).reshape(-1, 1, 1, 1, 1)
+    calls = (with_inputs(call, grad_out=np.where(number == box, grads, 0)) for box in range(len(grads)))
+    return [sums(one, terms(one)) for one in calls]
 
 
 def _last_box_wins(call: OpCall) -> Mapping[str, Array]:
@@ -106,7 +137,7 @@ def _moved(by: int) -> Suspect:
     return lambda call: {"grad_in": np.roll(sums(call, terms(call)), by, axis=0)}
 
 
-BACKWARD_SUSPECTS: Final[Mapping[str, Suspect]] = {
+SUSPECTS: Final[Mapping[str, Suspect]] = {
     "gradients are assigned, not added": _assigned,
     "a box overwrites what others gave": _last_box_wins,
     "the first box alone counts": lambda call: {"grad_in": _by_box(call)[0]},
@@ -134,7 +165,7 @@ BACKWARD_SUSPECTS: Final[Mapping[str, Suspect]] = {
     "listed points count from 1": _of_mean(points=lambda lists: lists - 1),
     "point 0 is none in lists": _of_mean(points=lambda lists: np.where(lists == 0, -1, lists)),
     "a point that is listed twice counts once": _of_mean(points=_once),
-    "maximum and mean are exchanged": _exchanged,
+    "maximum and mean are exchanged": lambda call: {"grad_in": sums(call, terms(call, exchanged=True))},
     "grad_out has rows of K": _read(grad_out=_strided_by_lists),
     "grad_out has no sign": _read(grad_out=lambda grads, _: np.abs(grads)),
     "grad_out is that of the next cell": _read(
