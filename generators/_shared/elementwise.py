@@ -305,8 +305,9 @@ def mantissa_ends(dtype: DType) -> Array:
 def plain_patterns(dtype: DType) -> Array:
     """Every number of 16 bits but for NaN that mark unwritten memory once an operation has made them quiet."""
     bits = np.arange(1 << 16, dtype=np.uint16)
-    every = bits.view(dtype.storage)
-    return every[(bits & 0xFF != dtype.poison[0]) | ~np.isnan(widened(every, dtype))]
+    every: Array = bits.view(dtype.storage)
+    plain: Array = every[(bits & 0xFF != dtype.poison[0]) | ~np.isnan(widened(every, dtype))]
+    return plain
 
 
 def _element_sizes(first: str) -> Mapping[str, SizedAxis]:

@@ -160,7 +160,7 @@ _MOVED: Final[Mapping[str, tuple[str, Callable[[Array], Array]]]] = {
     "first_row_for_all": ("writes the first row everywhere", lambda y: np.broadcast_to(y[:1], y.shape)),
     "pairs_exchanged": ("exchanges neighbours", lambda y: y.reshape(-1)[np.minimum(np.arange(y.size) ^ 1, y.size - 1)]),
     "columns_first": ("writes the last axis but one as the last", lambda y: y.swapaxes(-1, -2) if y.ndim > 1 else y),
-    "of_5_axes": ("reverses axes behind the fifth", lambda y: np.flip(y, range(5, y.ndim))),
+    "of_5_axes": ("reverses axes behind the fifth", lambda y: np.flip(y, tuple(range(5, y.ndim)))),
 }  # fmt: skip
 _NARROW: Final = (("half", through_half), ("bf16", partial(shortened, bits=8)))
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from math import floor
 from typing import Any, Final
 
@@ -45,13 +46,25 @@ def _divides(call: OpCall) -> bool:
     return step > 0 and batches % step == 0
 
 
+def _agrees(name: str, call: OpCall) -> bool:
+    """The tensor's axes are as long as its shape says, but for the one of length 2."""
+    batches, _, heads_, channels = call.tensor("data_value").dims
+    _, queries, _, _, points, _ = call.tensor("data_sampling_loc").dims
+    own = (channels,) if name == "data_col" else (call.tensor("data_spatial_shapes").dims[0], points)
+    return call.tensor(name).dims[: 3 + len(own)] == (batches, queries, heads_, *own)
+
+
 # What is checked, in normative order; neither the device nor a layout is.
 
 CHECKS = (
     checks.handle("§3.8 (1)"),
     checks.descriptors(doc="§3.8 (1)"),
     checks.ranks(doc="§3.8 (3)"),
-    checks.dims(doc="§3.8 (3)"),
+    checks.dims("data_spatial_shapes.1", "data_sampling_loc.5", "data_level_start_index.0", doc="§3.8 (3)"),
+    *(
+        checks.require(f"{name}_dims", partial(_agrees, name), f"{name} must agree with the others", "§3.8 (3)")
+        for name in (*INPUTS[3:], "data_col")
+    ),
     checks.strided(doc="§1.4"),
     checks.dtypes(*INPUTS[:3], *(f"{name} = data_value" for name in ("data_col", *INPUTS[3:])), doc="§1.4"),
     checks.large("data_value", "data_sampling_loc", "data_col", doc="released"),
@@ -264,15 +277,6 @@ def _steps_alike(call: OpCall) -> OpCall:
     return with_inputs(call, data_value=values[np.arange(len(values)) // step * step])
 
 
-def _head_of_query(call: OpCall) -> Mapping[str, Array]:
-    values = call.array("data_value")
-    col = np.empty(call.tensor("data_col").dims, np.float32)
-    for head in range(values.shape[2]):
-        read = with_inputs(call, data_value=np.repeat(values[:, :, head : head + 1], values.shape[2], axis=2))
-        col[:, head :: values.shape[2]] = sums(read)["data_col"][:, head :: values.shape[2]]
-    return {"data_col": col}
-
-
 def _first(axis_number: int) -> Callable[[Array], Array]:
     """Everything along that axis is as the first."""
     return lambda array: np.repeat(array.take([0], axis_number), array.shape[axis_number], axis_number)
@@ -285,7 +289,6 @@ SUSPECTS: Final = {
     "corners are aligned": _read(locate=lambda at, size: at * (size - 1)),
     "locations are in [−1, 1]": _read(locate=lambda at, size: ((at + 1) * size - 1) / 2),
     "the border is repeated outside": _read(clamped=True),
-    "locations are clamped to the map": _read(locate=lambda at, size: np.clip(at * size - 0.5, 0, size - 1)),
     "samples below 0 are skipped": _read(inside=lambda at, size: (at >= 0) & (at < size)),
     "samples beyond the last pixel are skipped": _read(inside=lambda at, size: (at > -1) & (at <= size - 1)),
     "places are rounded towards 0": _read(floor=np.trunc),
@@ -294,20 +297,17 @@ SUSPECTS: Final = {
     "what is outside is multiplied with 0": _read(spread=True),
     "weights are divided by their sum": _of(data_attn_weight=lambda w: w / w.sum((3, 4), keepdims=True).clip(0.01)),
     "weights are ignored": _of(data_attn_weight=np.ones_like),
-    "weights have no sign": _of(data_attn_weight=np.abs),
     "weights are those of the next point": _of(data_attn_weight=lambda weights: np.roll(weights, 1, axis=4)),
     "locations are of points and levels": _of(data_sampling_loc=lambda at: at.swapaxes(3, 4).reshape(at.shape)),
     "the first level alone counts": _of(data_attn_weight=lambda own: own * (np.arange(own.shape[3]) < 1)[:, None]),
     "the last level is left out": _of(data_attn_weight=lambda own: own * (np.arange(own.shape[3])[::-1] > 0)[:, None]),
     "the first point alone counts": _of(data_attn_weight=lambda own: own * (np.arange(own.shape[4]) < 1)),
-    "the last point is left out": _of(data_attn_weight=lambda own: own * (np.arange(own.shape[4])[::-1] > 0)),
     "all points are the first": _of(data_sampling_loc=_first(4)),
     "level starts are ignored": _of(data_level_start_index=np.zeros_like),
     "level starts are multiplied twice": _starts(lambda at, call: at * np.prod(call.tensor("data_value").dims[2:])),
     "level starts begin with the first size": _starts(lambda at, call: at + call.array("data_spatial_shapes").prod(1)),
     "data_value is [B, M, K, C]": _of(data_value=lambda v: v.reshape(np.take(v.shape, (0, 2, 1, 3))).swapaxes(1, 2)),
     "every head is head 0": _of(data_value=_first(2)),
-    "the head is that of the query": _head_of_query,
     "every batch has the maps of batch 0": _of(data_value=_first(0)),
     "a step of im2col_step has the maps of its first batch": as_read(reference, _steps_alike),
 }  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
-from mluops_gtest.authoring.suspects import misread
+from mluops_gtest.authoring.suspects import misread, with_inputs
 
 from .._shared.interpolation import shortened
 from . import INPUTS, OPERATOR, SUSPECTS, kernel, sums
@@ -29,6 +29,15 @@ def _written(name: str, message: str, answer: Callable[[OpCall], Array]) -> Muta
 def _rounded(tensor: str, bits: int) -> Callable[[OpCall], Array]:
     read = misread(**{tensor: lambda values: shortened(values, bits)})
     return lambda call: sums(read(call))[_COL]
+
+
+def _head_of_query(call: OpCall) -> Array:
+    values = call.array("data_value")
+    col = np.empty(call.tensor("data_col").dims, np.float32)
+    for head in range(values.shape[2]):
+        read = with_inputs(call, data_value=np.repeat(values[:, :, head : head + 1], values.shape[2], axis=2))
+        col[:, head :: values.shape[2]] = sums(read)["data_col"][:, head :: values.shape[2]]
+    return col
 
 
 def _added(call: OpCall) -> Status:
@@ -67,6 +76,7 @@ MUTANTS: Final = (
     ),
     _written("half_sums", "rounds sums to half", lambda call: sums(call)[_COL].astype(np.float16)),
     _written("mean", "divides by the number of points", lambda c: sums(c)[_COL] / max(1, c.array(INPUTS[4]).shape[4])),
+    _written("head_of_query", "takes the head that the number of the query says", _head_of_query),
     Mutant("adds_to_col", "adds to what data_col held", _added),
     _when_empty("empty_left", "writes nothing without levels or points", Status.SUCCESS),
     _when_empty("empty_refused", "refuses calls without levels or points", Status.BAD_PARAM),

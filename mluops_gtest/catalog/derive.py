@@ -36,9 +36,8 @@ from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.number_ranges import case_symbols
 from mluops_gtest.catalog.violation_search import Kinds, Look, Search, call_key
 from mluops_gtest.catalog.violations import NULL, STRIDED, Kind, Violation, violation_between
-from mluops_gtest.core.buffers import BUFFER_LIMIT
 from mluops_gtest.core.call import Space
-from mluops_gtest.core.case import Case, CaseDraft
+from mluops_gtest.core.case import BUFFER_LIMIT, Case, CaseDraft
 from mluops_gtest.core.declaration import Check
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import SPACE, KnownOperators
