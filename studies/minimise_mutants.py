@@ -29,13 +29,15 @@ ROOT = Path(__file__).parents[1]
 LARGE = 1000
 # Operator → wrong implementations with the case to begin with.
 CHOSEN = {
+    "abs": {"copied": "many_strided", "negated": "many_strided"},
+    "active_rotated_filter_forward": {"counter_clockwise": "random_1"},
     "ball_query": {"inclusive_max": "random_8_float", "max_ignored": "points_1025"},
     "bbox_overlaps": {"the_second_area_divides": "rows_257_float", "negative_sides_are_not_clamped": "rows_129_float"},
+    "div": {"exchanged": "elements_1025_float", "multiplied": "elements_1025_float"},
     "dynamic_point_to_voxel_forward": {"invalid_kept": "points_255", "column_0_decides": "points_255"},
-    "dynamic_scatter_backward": {
-        "last_index_wins": "ties_in_one_deep_voxel",
-        "drops_voxel_0": "network_mvxnet_twin",
-    },
+    "dynamic_scatter_backward": {"last_index_wins": "ties_in_one_deep_voxel", "drops_voxel_0": "network_mvxnet_twin"},
+    "focal_loss_sigmoid_backward": {"gamma_is_0": "rows_257", "x_has_the_other_sign": "rows_257"},
+    "focal_loss_sigmoid_forward": {"gamma_is_0": "rows_257", "x_has_the_other_sign": "rows_257"},
     "get_indice_pairs": {
         "plain_division": "network_down_41x1440x1440_twin",
         "height_fastest": "network_down_41x1440x1440_twin",
@@ -44,25 +46,30 @@ CHOSEN = {
         "weights_transposed": "centerpoint_0_twin_float",
         "overwrites": "centerpoint_0_twin_float",
     },
-    "indice_convolution_backward_filter": {
-        "mean": "centerpoint_0_twin_float",
-        "width_is_height": "channels_7_to_13",
+    "indice_convolution_backward_filter": {"mean": "centerpoint_0_twin_float", "width_is_height": "channels_7_to_13"},
+    "indice_convolution_forward": {"two_dimensional": "centerpoint_0_twin_float", "own_type": "size_channels_in_255"},
+    "masked_col2im_forward": {"col_transposed": "many_masks_4097_float", "rows_overlap": "many_masks_4097_float"},
+    "masked_im2col_forward": {"swapped_masks": "many_masks_1025_float", "linear_bounds": "many_masks_1025_float"},
+    "moe_dispatch_backward_data": {
+        "the_slot_is_locations_alone": "slots_300",
+        "experts_are_counted_from_1": "hidden_257",
     },
-    "indice_convolution_forward": {
-        "two_dimensional": "centerpoint_0_twin_float",
-        "own_type": "size_channels_in_255",
+    "moe_dispatch_backward_gate": {
+        "the_slot_is_locations_alone": "samples_65",
+        "experts_are_counted_from_1": "cancel_64",
     },
-    "masked_col2im_forward": {
-        "col_transposed": "many_masks_4097_float",
-        "rows_overlap": "many_masks_4097_float",
-    },
-    "masked_im2col_forward": {
-        "swapped_masks": "many_masks_1025_float",
-        "linear_bounds": "many_masks_1025_float",
-    },
+    "moe_dispatch_forward": {"the_slot_is_locations_alone": "samples_65", "experts_are_counted_from_1": "samples_65"},
     "ms_deform_attn_forward": {"corners_are_aligned": "map_200_full", "the_last_level_is_left_out": "levels_8"},
+    "points_in_boxes": {"boxes_are_not_turned": "dense_130", "z_is_ignored": "dense_130"},
     "psamask_backward": {"mirrored": "psanet_twin_type_1", "masks_nchw": "random_1"},
     "psamask_forward": {"mirrored": "psanet_twin_type_1", "masks_nchw": "random_1"},
+    "roiaware_pool3d_backward": {"gradients_are_assigned_not_added": "fan_in_0", "point_0_is_none": "fan_in_0"},
+    "roiaware_pool3d_forward": {"boxes_are_not_turned": "headings", "z_is_ignored": "borders"},
+    "roipoint_pool3d": {
+        "boxes_are_not_turned": "network_twin_1_float",
+        "the_last_points_are_taken": "network_twin_1_float",
+    },
+    "sqrt": {"inverse": "elements_1025_float", "squared": "elements_1025_float"},
     "three_interpolate_backward": {
         "lost_in_a_vector": "odd_7x63x127x129_float",
         "lost_between_tiles": "odd_7x63x127x129_float",
@@ -71,13 +78,11 @@ CHOSEN = {
         "indices_triples_first": "odd_7x63x127x129_float",
         "cell_tail": "odd_7x63x127x129_float",
     },
-    "three_nn_forward": {
-        "one_thrice": "network_63_known",
-        "infinite_counts": "nonfinite_tiles_all_but_1_float",
-    },
+    "three_nn_forward": {"one_thrice": "network_63_known", "infinite_counts": "nonfinite_tiles_all_but_1_float"},
     "tin_shift_backward": {"reversed": "released_twin_float", "interleaved_groups": "released_twin_float"},
     "tin_shift_forward": {"reversed": "released_twin_float", "interleaved_groups": "released_twin_float"},
     "voxel_pooling_forward": {"last_wins": "bevdepth_twin", "half_sums": "crowded_1025"},
+    "voxelization": {"coors_stand_as_x_y_z": "network_centerpoint_twin", "x_unchecked": "all_cells"},
 }
 # Mistakes of examples/c_backend/bugs.h, each with the case to begin with.
 PLANTED = {

@@ -325,7 +325,10 @@ OPERATOR = Operator(
         "samples": axis(SAMPLES, of="pooled_features"),
     },
     checks=CHECKS,
-    subsumed={"pooled_empty_flag_empty": "points or boxes3d has no elements then, and is asked first"},
+    subsumed={
+        "pooled_empty_flag_empty": "points or boxes3d has no elements then, and is asked first",
+        "pooled_empty_flag_large": "boxes3d has seven times as many elements, and is asked first",
+    },
     queries={_QUERY: QueryChecks()},
     definition=define_copies("pooled_features", copies, row="batch"),
     reference=reference,
