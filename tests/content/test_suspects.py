@@ -177,6 +177,7 @@ MISTAKES = {
         squares_overflow="values_wide_complex_float",
         drops_nan="values_nan_float",
         clamps_infinity="values_inf_half",
+        infinity_kept="values_inf_complex_float",
     ),
     "ball_query": (
         ("points on the outer sphere are inside", "inclusive_max", "ball_at_its_bounds_float"),
@@ -387,17 +388,6 @@ MISTAKES = {
         ("the first point of every cell wins", "first_wins", "bevdepth_twin"),
         ("the mean of the points is taken", "mean", "bevdepth_twin"),
         ("the largest feature of the points is taken", "largest", "bevdepth_twin"),
-    ),
-    "voxelization": (
-        ("coors stand as x, y, z", "coors_as_xyz", "order_of_coordinates"),
-        ("coordinates are cut off, not rounded down", "cut_off", "floor_below_zero"),
-        ("the grid is rounded down", "grid_down", "grid_rounds_halves_up"),
-        ("the grid is rounded up", "grid_up", "grid_lattice_3_eighths"),
-        ("cells behind the grid are inside", "upper_face_inside", "faces"),
-        ("voxels stand in the order of their coordinates", "sorted", "network_centerpoint_twin"),
-        ("nothing counts any more when a cell finds no voxel", "stops_when_full", "cap"),
-        ("points of cells without a voxel go to the last voxel", "revived", "dropped_cells_come_again"),
-        ("the last points of a voxel are taken", "last_points", "points_4_of_5"),
     ),
 }
 

@@ -35,10 +35,10 @@ def test_the_shell_asks_the_script():
     ("words", "offers"),
     [
         ("run --tag bou", "plain,boundary"),
-        ("list --op voxel", "plain,voxel_pooling_forward"),
+        ("list --op voxel_", "plain,voxel_pooling_forward"),
         ("run get_indice_pairs/one_c", "plain,get_indice_pairs/one_cell"),
         ("show get_indice_pairs/one_c", "plain,get_indice_pairs/one_cell"),
-        ("--settings none list --op voxel", "plain,voxel_pooling_forward"),
+        ("--settings none list --op voxel_", "plain,voxel_pooling_forward"),
         ("run my_cases/", "file,my_cases/"),
         ("ops masked_im", "plain,masked_im2col_forward"),
     ],
