@@ -268,7 +268,7 @@ class CallFolderWriter:
         document = case_document(case_of(call, operator), operator, self._schemas[operator.name])
         for spec, tensor in zip(_file_inputs(call, operator), document.inputs, strict=True):
             file = files.get(spec.becomes or spec.id)
-            if file is not None and file.stat().st_size:
+            if file is not None and file.is_file() and file.stat().st_size:
                 tensor.message.path = file.name
         write_document(document, path)
 

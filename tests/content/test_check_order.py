@@ -19,6 +19,10 @@ CLOSED = {
 pytestmark = pytest.mark.slow(seconds=2)
 
 
+# Boxes that are large where their results are not, which needs a length of 1 that no base of derived cases has.
+SHOWN_BY_HAND = {("bbox_overlaps", "bbox1_large")}
+
+
 @pytest.fixture(scope="module", params=NAMES)
 def stored(request, catalogue):
     return StoredOrder(ROOT, catalogue, request.param)
@@ -50,6 +54,8 @@ def test_moves_that_no_stored_case_sees_are_those_that_the_lock_excuses(stored):
         is_seen = stored.is_seen(moved_behind(len(checks), start, stop, last))
         if not pairs:
             assert not is_seen
+        elif (stored.operator.name, checks[start].name) in SHOWN_BY_HAND:
+            assert is_seen
         elif is_seen == (excused >= set(pairs)) and (not is_seen or stop - start == 1):
             wrong.append((checks[start].name, checks[stop - 1].name, checks[last - 1].name))
     assert wrong == []
@@ -58,4 +64,6 @@ def test_moves_that_no_stored_case_sees_are_those_that_the_lock_excuses(stored):
 def test_no_excuse_is_idle(stored):
     """A pair that the lock gives up is shown by no stored case."""
     shown = {(one.first, one.later) for one in stored.orders if one.behind}
-    assert not shown & stored.excused_pairs()
+    name, checks = stored.operator.name, stored.operator.checks
+    idle = {pair for pair in shown & stored.excused_pairs() if (name, checks[pair[0]].name) not in SHOWN_BY_HAND}
+    assert not idle

@@ -33,7 +33,8 @@ def test_every_operator_has_its_page(cli, catalogue):
         networks = [draft.id for draft in catalogue.drafts_of(name).values() if "network" in draft.tags]
         assert networks
         assert all(f"| `{case.partition('/')[2]}` |" in found["Network shapes"] for case in networks)
-        assert found["Rulings"].count("\n- ") > 2
+        # Of twins most stand in the file that they share.
+        assert found["Rulings"].count("\n- ") >= 1
 
 
 def test_a_page_says_what_tensors_promise_and_which_cases_show_a_check(cli):

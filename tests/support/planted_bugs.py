@@ -278,7 +278,7 @@ BUGS = [
     # Without slots every gradient is 0.
     Bug(
         "moe_dispatch_backward_data", "all of grad_input is scaled by 1.5",
-        half_more("grad_input"), "when dispatch.shape[0] ≥ {}", (1, 1),
+        half_more("grad_input"), "only when dispatch.shape[0] ≥ {}", (1, 1),
     ),
     Bug("moe_dispatch_backward_gate", "all of grad_gates is scaled by 1.5", half_more("grad_gates")),
     Bug("moe_dispatch_forward", "the ends of lines of dispatch along axis 1 are zero", last_columns_zero),
