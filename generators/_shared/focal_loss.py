@@ -234,6 +234,8 @@ class Focal:
                 exact = Fraction(element(rows.start + row, column))
                 is_beyond = abs(exact) > abs(float(near[0]) + float(near[1])) / 2
                 low[row, column] = near[is_beyond]
+            # Which NaN an operation gives differs between releases of numpy.
+            np.copyto(low, np.nan, where=np.isnan(low))
             return low
 
         return Baseline({self.output: _fill(np.empty(call.tensor(self.output).dims, dtype.storage), compute)})
