@@ -3,9 +3,9 @@ their defaults from the settings file."""
 
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import click
 from click.shell_completion import CompletionItem
@@ -34,11 +34,56 @@ def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
     return decorate
 
 
+# What stands for the newest results.
+LATEST: Final = "latest"
+
+
+class ResultsType(click.Path):
+    """A results folder or a report.json; `latest` stands for the newest finished run below ./mluops-results."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, which exists."""
+        if value == LATEST:
+            from mluops_gtest.cli.echo import echo_error
+            from mluops_gtest.results.folder import RUNS, newest_run
+
+            folder = newest_run(RUNS)
+            if folder is None:
+                self.fail(
+                    f"{LATEST}: no finished run is in ./{RUNS}; name a results folder or a report.json.", param, ctx
+                )
+            echo_error(f"{LATEST}: {folder}")
+            value = str(folder)
+        return super().convert(value, param, ctx)
+
+
+RESULTS: Final = ResultsType(path_type=Path, exists=True)
+
+
+class GroupedCommand(click.Command):
+    """A command whose help page puts its options under headings."""
+
+    # The names of the options by heading; an option that is under none comes last, with --help.
+    headings: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section per heading."""
+        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        lines = {one.name: line for one in options if (line := one.get_help_record(ctx)) is not None}
+        for heading, names in self.headings.items():
+            with formatter.section(heading):
+                formatter.write_dl([lines.pop(name) for name in names])
+        with formatter.section("Others"):
+            formatter.write_dl([*lines.values()])
+
+
 _PATHS: Final = {
     "path": click.Path(path_type=Path),
     "file": click.Path(path_type=Path, dir_okay=False),
     "folder": click.Path(path_type=Path, file_okay=False),
     "existing": click.Path(path_type=Path, exists=True),
+    "results": RESULTS,
+    "results folder": ResultsType(path_type=Path, exists=True, file_okay=False),
     "existing file": click.Path(path_type=Path, exists=True, dir_okay=False),
     "existing folder": click.Path(path_type=Path, exists=True, file_okay=False),
 }
@@ -187,7 +232,7 @@ _FORMS: dict[str, click.ParamType] = {  # type: ignore[type-arg]
     "root": RootType(exists=True, file_okay=False),
     "folder": click.Path(file_okay=False),
     "existing file": click.Path(exists=True, dir_okay=False),
-    "existing": click.Path(exists=True),
+    "results": ResultsType(exists=True),
 }
 _KINDS: Final = get_type_hints(RunOptions)
 
@@ -224,7 +269,8 @@ def run_options(first: str, last: str) -> Callable[[F], F]:
     return together(*(run_option(name) if name != "reports" else report_options for name in chosen))
 
 
-_REPORTS = {form: kind for form, kind in REPORT_KINDS.items() if kind.file}
+# The reports that a run can write, too.
+REPORT_FILES: Final = {form: kind for form, kind in REPORT_KINDS.items() if kind.file}
 report_options = together(
     *(
         click.option(
@@ -233,7 +279,7 @@ report_options = together(
             metavar="FILE",
             help=f"Also write {what}, as `report` does, e.g. --{form} {file}.",
         )
-        for form, (_, what, file) in _REPORTS.items()
+        for form, (_, what, file) in REPORT_FILES.items()
     )
 )
 root_option = run_option("roots")
@@ -306,7 +352,7 @@ def selection_options(function: Callable[..., T]) -> Callable[..., T]:
 
 def options_from(ctx: click.Context, query: Query, given: dict[str, Any], **more: Any) -> RunOptions:
     """The options of a run as they were typed, with the settings; what is none of them is in the way."""
-    reports = {form: given.pop(form) for form in _REPORTS if form in given}
+    reports = {form: given.pop(form) for form in REPORT_FILES if form in given}
     given["labels"] = parse_labels(given.pop("labels", ()))
     if ctx.obj is not None:
         given["labels"] = {**ctx.obj.settings.get("labels", {}), **given["labels"]}

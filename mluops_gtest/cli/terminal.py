@@ -178,12 +178,20 @@ def clock_words(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+# Seconds between two lines in a pipe.
+_EVERY: Final = 30.0
+
+
 class _LiveLine:
-    """A line that stays at the end of a terminal until it is closed; none into a pipe, or where `shown` is false."""
+    """A line that stays at the end of a terminal until it is closed; into a pipe its words go now and then.
+
+    Nothing is printed where `shown` is false.
+    """
 
     def __init__(self, console: Console, clock: Callable[[], float], *, shown: bool) -> None:
         """Comes last in a subclass: the live line asks for its text at once."""
-        self._console, self._clock, self._note = console, clock, ""
+        self._console, self._clock, self._note, self._shown = console, clock, "", shown
+        self._printed = clock()
         is_live = shown and console.is_terminal
         self._live = Live(get_renderable=self.line, console=console, transient=True) if is_live else None
 
@@ -191,9 +199,19 @@ class _LiveLine:
         """The line as it is now."""
         raise NotImplementedError
 
+    def words(self) -> str:
+        """What a pipe gets."""
+        raise NotImplementedError
+
     def _start(self) -> None:
+        self._printed = self._clock()
         if self._live is not None:
             self._live.start()
+
+    def _print_now_and_then(self) -> None:
+        if self._live is None and self._shown and self._clock() - self._printed >= _EVERY:
+            self._printed = self._clock()
+            self._console.print(self.words(), soft_wrap=True)
 
     def close(self) -> None:
         """Remove the line, however the work ended."""
@@ -233,10 +251,15 @@ class RunProgress(_LiveLine):
                 self._done += 1
                 self._failed += result.outcome.blocks
                 self._time.finished(result.case)
+                self._print_now_and_then()
             case CasesRetracted(cases):
                 self._done -= len(cases)
             case RunFinished():
                 self.close()
+
+    def words(self) -> str:
+        """How far the run is."""
+        return f"{self._done} of {self._total}, {self._failed} failed"
 
     def line(self) -> RenderableType:
         """The line as it is now, as wide as the terminal is now."""
@@ -261,19 +284,14 @@ def _length(words: tuple[str, ...]) -> int:
     return sum(cell_len(word) + _GAP for word in words) - _GAP if words else 0
 
 
-# Seconds between two lines in a pipe.
-_EVERY: Final = 30.0
-
-
 class FuzzProgress(_LiveLine):
-    """Listens to a fuzz run and keeps the line up to date; into a pipe it prints one now and then."""
+    """Listens to a fuzz run and keeps the line up to date."""
 
     def __init__(
         self, console: Console, limit: float | None, *, shown: bool = True, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`limit` are the seconds that the fuzz run may take."""
-        self._limit, self._shown = limit, shown
-        self._begin = self._last = clock()
+        self._limit, self._begin = limit, clock()
         self._report: FuzzReport | None = None
         self._hosts: Mapping[str, HostTally] = {}
         super().__init__(console, clock, shown=shown)
@@ -281,15 +299,13 @@ class FuzzProgress(_LiveLine):
     def start(self, targets: "Sequence[FuzzedOperator]", hosts: "Mapping[str, HostTally] | None" = None) -> None:
         """The fuzz run begins, on these hosts if not on this machine alone."""
         self._hosts = self._hosts if hosts is None else hosts
-        self._begin = self._last = self._clock()
+        self._begin = self._clock()
         self._note = targets[0].operator.name
         self._start()
 
     def __call__(self, ran: "FuzzCaseFinished", report: "FuzzReport") -> None:
         self._note, self._report = ran.result.operator, report
-        if self._live is None and self._shown and self._clock() - self._last >= _EVERY:
-            self._last = self._clock()
-            self._console.print(self.words(), soft_wrap=True)
+        self._print_now_and_then()
 
     def line(self) -> Text:
         """The words on one line."""

@@ -38,6 +38,8 @@ AFTER_RESULTS = b"]\n"
 LARGE_BYTES = 1 << 26
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _RUN_FILES = (RUN, RESULTS, REPORT)
+# Where a run without --out has its folder.
+RUNS = Path("mluops-results")
 
 
 class StoredResults(TalliedResults):
@@ -99,6 +101,12 @@ def read_report(folder: Path) -> RunReport:
             return _read_by_lines(path, source) or report_from_json(decode_json(file_bytes(path), source), source)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error}); name a results folder.") from error
+
+
+def newest_run(parent: Path) -> Path | None:
+    """The folder in this one whose run ended last and was not interrupted; None where there is none."""
+    ended = sorted(parent.glob(f"*/{REPORT}"), key=lambda path: (path.stat().st_mtime_ns, path), reverse=True)
+    return next((path.parent for path in ended if not read_report(path).interrupted), None)
 
 
 def report_source(path: Path) -> Source:

@@ -287,7 +287,7 @@ class RunOptions(Value):
         "--failed RESULTS",
         "Run only what did not pass in an earlier run (a results folder or a report.json), the smallest cases "
         "first, e.g. --failed results --op get_indice_pairs.",
-        form="existing",
+        form="results",
         recorded=False,
     )
     # Results with times; once the run is planned a digest of the times that the shards were cut by.
@@ -296,7 +296,7 @@ class RunOptions(Value):
         "--times RESULTS",
         "Balance the shards by the times of an earlier run (a results folder or a report.json), e.g. --shard 2/5 "
         "--times last-night.",
-        form="existing",
+        form="results",
     )
     allow_empty_shard: bool = option(
         False,

@@ -2,12 +2,15 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 from collections import Counter
 
+import click
 import pytest
 
+from mluops_gtest.cli.commands.run import command as run_command
 from mluops_gtest.running.plan import Shard, shard_of
 from tests.conftest import ROOT
 from tests.e2e.conftest import only, replace_in, wrong
@@ -323,3 +326,20 @@ def test_only_who_selects_nothing_is_told_what_is_not_selected(run, toy):
     assert note in run("--root", toy).out
     for words in (("--all",), ("--tag", "boundary"), ("scale_by/ramp_2",), ("--op", "scale_by"), ("-k", "ramp")):
         assert note not in run("--root", toy, *words).out, words
+
+
+def test_the_help_page_has_every_option_under_one_heading(cli):
+    page = cli("run", "--help").expect_code(0).out
+    lines = page.partition("\nWhich cases:")[2].partition("\n  Examples:")[0]
+    shown = [word for line in lines.splitlines() for word in re.findall(r"^  (?:-\w, )?(--\w[\w-]*|-k)\b", line)]
+    declared = [flag for one in run_command.params for flag in one.opts if isinstance(one, click.Option)]
+    assert sorted(shown) == sorted([*(flag for flag in declared if flag.startswith("--") or flag == "-k"), "--help"])
+    assert page.partition("\nOthers:\n")[2].split()[:2] == ["-h,", "--help"]
+
+
+def test_the_slowest_cases(run):
+    result = run(*SMOKE, "--durations", "2").expect_code(0)
+    title, *rows, counts = result.lines[-5:-1]
+    assert (title.split(), counts.split()[1]) == (["slowest", "cases", "backend", "ms"], "passed")
+    slowest = sorted(result.results.values(), key=lambda one: -one["seconds"])[:2]
+    assert [row.split() for row in rows] == [[one["case"], f"{one['seconds'] * 1e3:.2f}"] for one in slowest]

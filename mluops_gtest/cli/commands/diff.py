@@ -62,7 +62,7 @@ _BESIDE_FROM = {"case", "results", "number", "save_to"}
 @backend_option("Run the case now on this backend (named as for `run`), e.g. -b my_kernels.py:backend.")
 @value_option(
     "--from results RESULTS",
-    "existing folder",
+    "results folder",
     "Use the outputs that `run --save-outputs` kept in this results folder, e.g. --from results.",
 )
 @value_option("-n number N", click.IntRange(1), "Show the N worst elements, e.g. -n 30.", default=10)

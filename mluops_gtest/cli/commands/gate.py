@@ -16,7 +16,15 @@ from mluops_gtest.base.files import replace_text
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import pluralize, short_value
 from mluops_gtest.cli.echo import echo, echo_error
-from mluops_gtest.cli.options import coverage_option, flag_option, format_option, value_option
+from mluops_gtest.cli.options import (
+    LATEST,
+    RESULTS,
+    ParsedType,
+    coverage_option,
+    flag_option,
+    format_option,
+    value_option,
+)
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
@@ -31,14 +39,20 @@ if TYPE_CHECKING:
 _MAX_FINDINGS = 30
 _MAX_NAMED = 10
 _STYLES = {"blocking": "bold red", "with outliers": "yellow"}
-_FOLDER_OR_FILE = click.Path(path_type=Path, exists=True)
+
+
+def _parse_baseline(text: str) -> Path:
+    """The path; what `latest` stands for may be the very run that is judged."""
+    if text == LATEST:
+        raise ValueError(f"{LATEST} is no baseline; name one, e.g. --against baseline.json.")
+    return Path(text)
 
 
 @click.command("gate")
-@click.argument("results", type=_FOLDER_OR_FILE)
+@click.argument("results", type=RESULTS)
 @value_option(
     "--against BASELINE",
-    "path",
+    ParsedType("path", _parse_baseline),
     "A results folder, a report.json or a committed baseline file, e.g. --against baseline.json.",
     required=True,
 )
@@ -109,6 +123,7 @@ def command(form: str, update: bool, new_waivers: Path | None, **options: Any) -
           --reason 'tile edges, bug 17'                                   take in what fails today
       mluops-test gate results --against last-night/                      any results folder or report.json works
       mluops-test gate results --against baseline.json --subset           RESULTS has only some of the cases
+      mluops-test gate latest --against baseline.json                     the newest run under ./mluops-results
       mluops-test gate results --against baseline.json --format github    annotations on the change
       mluops-test gate results --against baseline.json --strict-accuracy --drift-factor voxel_pooling_forward=8
       mluops-test gate results --against baseline.json --update --accept missing     cases were removed on purpose
@@ -344,8 +359,8 @@ def _ratio(before: float, after: float) -> str:
 
 
 @click.command("compare")
-@click.argument("before", metavar="A", type=click.Path(path_type=Path, exists=True))
-@click.argument("after", metavar="B", type=click.Path(path_type=Path, exists=True))
+@click.argument("before", metavar="A", type=RESULTS)
+@click.argument("after", metavar="B", type=RESULTS)
 @flag_option("--all everything", "Also show the cases that differ only in time.")
 @flag_option("--gate", "Exit 1 when a case of A is missing in B or has a worse outcome there.")
 @format_option("table", "json")

@@ -13,7 +13,7 @@ from rich.table import Table
 from mluops_gtest.base.errors import UnknownNameError, UsageError
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import label_words, pluralize
-from mluops_gtest.cli.options import together, value_option
+from mluops_gtest.cli.options import RESULTS, together, value_option
 from mluops_gtest.core.outcome import DRIFT_FACTOR
 from mluops_gtest.results.history import CaseTrend, CauseTrend, Point, ReadingGrowth, Run, sparkline
 from mluops_gtest.results.reports.terminal import FOLD, RIGHT, escape, table_of
@@ -153,7 +153,7 @@ def command() -> None:
 
 
 @command.command("add")
-@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="RESULTS…")
+@click.argument("results", nargs=-1, required=True, type=RESULTS, metavar="RESULTS…")
 @_db_option
 @no_garbage_collection()
 def add(results: tuple[Path, ...], db: Path | None) -> None:

@@ -9,7 +9,7 @@ import click
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import pluralize
-from mluops_gtest.cli.options import flag_option, format_option, lang_option, value_option
+from mluops_gtest.cli.options import RESULTS, flag_option, format_option, lang_option, value_option
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.readings import format_explanation, format_headline, format_support
@@ -19,7 +19,7 @@ from mluops_gtest.results.reports.terminal import escape
 
 
 @click.command("report")
-@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.argument("results", nargs=-1, required=True, type=RESULTS)
 @format_option(*REPORT_KINDS, words="What to write, e.g. --format markdown.")
 @lang_option("Language of html and markdown, e.g. --lang zh.")
 @value_option(
@@ -41,6 +41,7 @@ def command(
 
     Examples:
       mluops-test report results -o report.html                     one page for the browser
+      mluops-test report latest -o report.html                      the newest run under ./mluops-results
       mluops-test report results --format markdown --lang zh        the test report that goes with a change
       mluops-test report results --format text                      the summary again, with every failed case
       mluops-test report results --format junit -o junit.xml        for the CI system
@@ -181,7 +182,7 @@ def _describe_example(case: str, explanation: Explanation, lang: str) -> Iterato
 
 
 @click.command("explain")
-@click.argument("results", type=click.Path(path_type=Path, exists=True))
+@click.argument("results", type=RESULTS)
 @click.option("--op", metavar="OP", help="Only this operator, e.g. --op voxel_pooling_forward.")
 @lang_option("Language of the explanations, e.g. --lang zh.")
 @no_garbage_collection()
@@ -193,6 +194,7 @@ def explain(results: Path, op: str | None, lang: str) -> None:
 
     Examples:
       mluops-test explain results                          why cases fail, cause by cause
+      mluops-test explain latest                           of the newest run under ./mluops-results
       mluops-test explain results --op get_indice_pairs    of one operator
       mluops-test explain report.json --lang zh            in Chinese
     """

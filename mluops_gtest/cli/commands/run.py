@@ -5,13 +5,15 @@ import datetime
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ExitCode, HarnessError, UsageError
 from mluops_gtest.cli.options import (
+    REPORT_FILES,
+    GroupedCommand,
     flag_option,
     options_from,
     run_options,
@@ -37,12 +39,36 @@ if TYPE_CHECKING:
     from mluops_gtest.running.session import FinishedRun, OpenBackend, Opener
 
 # Options allowed beside --resume: they change what is printed or where it runs, not what is run.
-_BESIDE_RESUME = {"resume", "quiet", "verbose", "cluster"}
+_BESIDE_RESUME = {"resume", "quiet", "verbose", "durations", "cluster"}
 _MAX_ROWS = 60
 _ABSENT = "–"
 
 
-@click.command("run")
+class _RunCommand(GroupedCommand):
+    """`run`; the order of the options on its help page."""
+
+    headings: ClassVar = {
+        "Which cases": (
+            *("operators", "tags", "keyword", "everything", "failed", "shard", "times", "allow_empty_shard", "reseed"),
+            *("roots", "strict", "allow_outside_paths"),
+        ),
+        "What to test": ("backend", "runtime", "serve"),
+        "How to call it": (
+            *("isolate", "jobs", "devices", "timeout", "memory_limit", "fresh_workers", "repeat", "reruns", "stress"),
+            *("stop_at_first", "cluster", "ship"),
+        ),
+        "What to check": (
+            *("bitwise", "elementwise", "arbitrate", "guard_pages", "fail_on_leak", "require_coverage", "judge_here"),
+        ),
+        "How fast it is": ("perf", "warmup", "samples", "cold_cache", "device_spec"),
+        "Where results go": (
+            *("out", "overwrite", "resume", "save_outputs", *REPORT_FILES, "labels"),
+            *("quiet", "verbose", "durations"),
+        ),
+    }
+
+
+@click.command("run", cls=_RunCommand)
 @selection_options
 @run_options("backend", "allow_empty_shard")
 @value_option(
@@ -53,9 +79,25 @@ _ABSENT = "–"
 @run_options("cluster", "labels")
 @flag_option("-q --quiet", "Print only the closing lines.")
 @flag_option("-v --verbose", "Print a line per case, and what the backend printed.")
+@value_option(
+    "--durations N",
+    click.IntRange(0),
+    "Also print the N cases that took the backend longest, e.g. --durations 10.",
+    default=0,
+    show_default=False,
+)
 @run_options("strict", "allow_outside_paths")
 @click.pass_context
-def command(ctx: click.Context, /, query: Query, resume: Path | None, quiet: bool, verbose: bool, **given: Any) -> int:
+def command(
+    ctx: click.Context,
+    /,
+    query: Query,
+    resume: Path | None,
+    quiet: bool,
+    verbose: bool,
+    durations: int,
+    **given: Any,
+) -> int:
     """Run cases on a backend and judge the results.
 
     SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
@@ -81,7 +123,7 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, quiet: boo
       mluops-test run --junit junit.xml --html report.html
       mluops-test run --require-coverage 95%              exit 5 where more than a twentieth is skipped
       mluops-test run --reseed 7                          other random values, fresh baselines
-      mluops-test run --failed results --out again        what did not pass there, the smallest case first
+      mluops-test run --failed latest                     what did not pass last time, the smallest case first
       mluops-test run --resume results                    go on after a crash, Ctrl-C or a full disk
       mluops-test run --out results --overwrite           the same folder again
     """
@@ -95,7 +137,7 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, quiet: boo
     verbosity = -1 if quiet else int(verbose)
     if resume is not None:
         _refuse_beside_resume(ctx)
-        return _resume(resume, verbosity, given["cluster"])
+        return _resume(resume, verbosity, durations, given["cluster"])
     given["reseed"] = _seed(given["reseed"], given["shard"])
     options = options_from(ctx, query, given)
     # Defaults that do not fit are left out; the same options, typed, are refused.
@@ -113,7 +155,7 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, quiet: boo
             return int(ExitCode.OK)
         with _new_folder(options) as folder:
             check_reports(options.reports, folder.path)
-            return int(_execute(plan, folder, verbosity, opener_here(fork_server)))
+            return int(_execute(plan, folder, verbosity, durations, opener_here(fork_server)))
 
 
 def _seed(reseed: int | str | None, shard: str | None) -> int | None:
@@ -139,7 +181,7 @@ def _refuse_beside_resume(ctx: click.Context) -> None:
         raise UsageError(f"--resume reads all options from the folder's run.json; leave out {', '.join(given)}.")
 
 
-def _resume(path: Path, verbosity: int, cluster: str | None) -> int:
+def _resume(path: Path, verbosity: int, durations: int, cluster: str | None) -> int:
     from mluops_gtest.base.typed_files import convert
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo
@@ -163,20 +205,22 @@ def _resume(path: Path, verbosity: int, cluster: str | None) -> int:
         check_reports(options.reports, path)
         cases = session.select(Query(planned.cases)).cases if planned.cases else ()
         plan = RunPlan(options, session, cases, planned.left_out, done=read_done(path))
-        return int(_execute(plan, folder, verbosity, opener_here()))
+        return int(_execute(plan, folder, verbosity, durations, opener_here()))
 
 
 def _new_folder(options: "RunOptions") -> "ResultsFolder":
-    from mluops_gtest.results.folder import ResultsFolder
+    from mluops_gtest.results.folder import RUNS, ResultsFolder
 
     if options.out is None:
         stamp = datetime.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-        return ResultsFolder.fresh(Path("mluops-results"), stamp)
+        return ResultsFolder.fresh(RUNS, stamp)
     advice = f"`--resume {options.out}` goes on with it, --overwrite replaces it, another --out keeps both"
     return ResultsFolder.new(Path(options.out), overwrite=options.overwrite, advice=advice)
 
 
-def _execute(plan: "RunPlan", folder: "ResultsFolder", verbosity: int, open_backend: "Opener") -> ExitCode:
+def _execute(
+    plan: "RunPlan", folder: "ResultsFolder", verbosity: int, durations: int, open_backend: "Opener"
+) -> ExitCode:
     """Run the planned cases into the folder, and print what comes of them."""
     from mluops_gtest.backends.registry import is_native
     from mluops_gtest.cli.echo import echo, echo_error, one_interrupt
@@ -185,11 +229,12 @@ def _execute(plan: "RunPlan", folder: "ResultsFolder", verbosity: int, open_back
     from mluops_gtest.running.session import run_session
 
     options = plan.options
-    reporter = TerminalReporter(stdout(), verbosity)
+    reporter = TerminalReporter(stdout(), verbosity, durations=durations)
     source = plan.source(lambda case_id: progress.note(f"making {case_id}"))
     # With -v every case has its own line.
-    shown = verbosity == 0 and stderr().is_terminal
-    progress = RunProgress(stderr(), plan.costs(source) if shown else {}, shown=shown)
+    shown = verbosity == 0
+    costs = plan.costs(source) if shown and stderr().is_terminal else {}
+    progress = RunProgress(stderr(), costs, shown=shown)
     listeners: list[Listener] = [reporter, progress]
     if options.isolate is False and is_native(options.backend):
         echo_error("warning: --no-isolate with native code: if the kernel crashes or hangs, so does this run.")

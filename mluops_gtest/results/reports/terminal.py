@@ -1,5 +1,6 @@
 """What a person sees of a run: a line per case if wanted, a table per operator, every failure with its reason."""
 
+import heapq
 import io
 import re
 import shlex
@@ -132,12 +133,14 @@ _WIDE = 200
 class TerminalReporter:
     """Listens to a run; `verbosity` −1 says only the end, 0 adds tables and failures, 1 every case.
 
-    The summary names a few cases of each group of failures, `whole` names all of them.
+    The summary names a few cases of each group of failures, `whole` names all of them; `durations` is how many of the
+    slowest cases it names.
     """
 
-    def __init__(self, out: Console, verbosity: int = 0, *, whole: bool = False) -> None:
+    def __init__(self, out: Console, verbosity: int = 0, *, whole: bool = False, durations: int = 0) -> None:
         self._out = out
         self._whole = whole
+        self._durations = durations
         self._verbosity = verbosity
         self._facts = RunFacts()
 
@@ -166,6 +169,8 @@ class TerminalReporter:
             self._skips(facts)
             for word, line in _remarks(facts):
                 self._out.print(f"[yellow]{word}[/] {escape(line)}", soft_wrap=True)
+        if self._durations:
+            self._out.print(slowest_table(report.results, self._durations))
         counts = ", ".join(f"{n} {outcome}" for outcome, n in report.summary.items())
         lack = report.tally.coverage_words(report.required_coverage)
         backend = escape(backend_of(report))
@@ -318,6 +323,14 @@ def operator_table(facts: RunFacts) -> Table:
         row = counts[operator]
         cells = [str(row[outcome]) if row[outcome] else "" for outcome in present]
         table.add_row(escape(operator), str(row.total()), *cells, f"{seconds[operator]:.2f}")
+    return table
+
+
+def slowest_table(results: Iterable[CaseResult], number: int) -> Table:
+    """The cases that spent most seconds inside the backend, the slowest first."""
+    table = table_of((("slowest cases",), LINE), (("backend ms",), RIGHT))
+    for result in heapq.nlargest(number, results, key=lambda one: one.seconds):
+        table.add_row(escape(result.case), f"{result.seconds * 1e3:.2f}")
     return table
 
 

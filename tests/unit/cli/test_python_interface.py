@@ -138,7 +138,7 @@ def test_every_option_of_a_run_is_an_argument_and_an_option():
     }
     typed = {parameter.name for parameter in commands.get_command(None, "run").params}
     reports = {"html", "markdown", "junit", "ctrf"}
-    about_the_terminal = {"resume", "quiet", "verbose"}
+    about_the_terminal = {"resume", "quiet", "verbose", "durations"}
     assert typed - selection - reports - about_the_terminal == OPTIONS.keys() - {"reports", "settings"}
 
 

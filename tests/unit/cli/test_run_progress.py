@@ -127,13 +127,28 @@ def test_it_is_as_wide_as_the_terminal_is_now(clock):
 
 
 @pytest.mark.parametrize(("terminal", "wanted"), [(False, True), (True, False)])
-def test_nothing_is_written_into_a_pipe_or_where_it_is_not_wanted(clock, terminal, wanted):
+def test_nothing_of_a_short_run_goes_into_a_pipe_and_nothing_where_it_is_not_wanted(clock, terminal, wanted):
     page = console(terminal=terminal)
     progress = RunProgress(page, {}, clock=clock, shown=wanted)
     for event in (RunStarted("mine", 1), CaseStarted("op/a"), CaseFinished(result("a")), RunFinished(report())):
         progress(event)
     progress.close()
     assert page.file.getvalue() == ""
+
+
+@pytest.mark.parametrize(("shown", "lines"), [(True, ["2 of 4, 1 failed", "3 of 4, 1 failed"]), (False, [])])
+def test_a_pipe_gets_a_line_every_half_minute(clock, shown, lines):
+    page = console(terminal=False)
+    clock.now += 100
+    progress = RunProgress(page, {}, clock=clock, shown=shown)
+    clock.now += 100
+    progress(RunStarted("mine", 4))
+    outcomes = {"a": Outcome.CRASHED, "b": Outcome.PASSED, "c": Outcome.PASSED, "d": Outcome.PASSED}
+    for (case, outcome), seconds in zip(outcomes.items(), (29, 1, 30, 29), strict=True):
+        clock.now += seconds
+        progress(CaseFinished(result(case, outcome)))
+    progress(RunFinished(report()))
+    assert page.file.getvalue().splitlines() == lines
 
 
 def test_the_line_is_gone_at_the_end(clock):
