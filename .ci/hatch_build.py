@@ -1,4 +1,4 @@
-"""Puts generators/, cases/ and prototxt/ into a wheel as mluops_gtest/_content, and compiles the native core.
+"""Puts docs/, generators/, cases/ and prototxt/ into a wheel as mluops_gtest/_content, and compiles the native core.
 
 An editable install needs no copy of the content, but the native core beside its sources. Without a C compiler there is
 none, and numpy does its work.
@@ -29,7 +29,7 @@ class ContentHook(BuildHookInterface):
             build_data["force_include"][str(library)] = building.LIBRARY.relative_to(self.root).as_posix()
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{_platform()}"
-        for name in ("generators", "cases", "prototxt"):
+        for name in ("docs", "generators", "cases", "prototxt"):
             folder = Path(self.root, name)
             for file in sorted(folder.rglob("*")):
                 if file.is_file() and "__pycache__" not in file.parts:

@@ -146,7 +146,7 @@ class Api:
         if missing:
             raise BackendError(
                 f"The library {library.name} does not export {', '.join(missing)}. Every operator needs these; "
-                "docs/reference/backends.md lists what a library must offer."
+                "`mluops-test docs backends` lists what a library must offer."
             )
         self.library = library
         self._functions: dict[str, Function] = {}

@@ -58,6 +58,9 @@ GROUPS: Final = {
         "schema": "Print the .proto files that describe case files.",
         "cache": "Show where large cases are cached, and remove old ones.",
     },
+    "Learn more": {
+        "docs": "Print a page of the documentation.",
+    },
 }
 # Commands in the file of another one: the file and the function.
 _SHARED_FILES: Final = {

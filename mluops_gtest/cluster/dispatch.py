@@ -48,7 +48,7 @@ _FORMS = "tcp://HOST:PORT, tls://HOST:PORT, ucx://HOST:PORT, local:N or path/fil
 _TLS = (
     "name the files of the cluster's authority and of your own certificate: DASK_DISTRIBUTED__COMM__TLS__CA_FILE, "
     "DASK_DISTRIBUTED__COMM__TLS__CLIENT__CERT and DASK_DISTRIBUTED__COMM__TLS__CLIENT__KEY, or the same keys in "
-    "~/.config/dask/distributed.yaml; see docs/how-to/many-machines.md"
+    "~/.config/dask/distributed.yaml; see `mluops-test docs many-machines`"
 )
 
 

@@ -116,7 +116,7 @@ def _value(key: str, value: Any, place: str) -> Any:
     from mluops_gtest.core.case import required_millionths
 
     types = _types()
-    remedy = f"Settings are {', '.join(types)}; see docs/reference/settings.md."
+    remedy = f"Settings are {', '.join(types)}; see `mluops-test docs settings`."
     if key not in types:
         raise Source(place, remedy).error(f"unknown key {repr_short(key)}")
     source = Source(place, remedy, key)

@@ -399,7 +399,7 @@ def targets_of(request: FuzzRequest, session: Session, corpus: Corpus) -> list[F
         names = ", ".join(operator.name for operator in chosen) or "no operator"
         raise NothingSelectedError(
             f"Nothing can be drawn for {names}: they declare no space, nor axes whose names a recipe takes as "
-            "keyword arguments; see docs/reference/finding-bugs.md."
+            "keyword arguments; see `mluops-test docs finding-bugs`."
         )
     return found
 

@@ -18,7 +18,7 @@ from tests.support.built_once import built_once
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-CONTENT = ("generators", "cases", "prototxt")
+CONTENT = ("docs", "generators", "cases", "prototxt")
 NEEDED = ("mluops_gtest", *CONTENT, ".ci", "pyproject.toml", "README.md")
 
 

@@ -307,7 +307,7 @@ def mutants(
       mluops-test audit mutants --op ball_query --list         which cases catch which
       mluops-test audit mutants --first-kill -j 2              is each caught at all? For CI: a fraction of the time
       mluops-test audit mutants --budget 60                    what can be tried in a minute
-      mluops-test audit mutants --first-kill --format markdown the table of docs/reference/audit.md
+      mluops-test audit mutants --first-kill --format markdown the table of `docs audit`
     """
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.terminal import stderr, track
@@ -350,7 +350,7 @@ def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool
       mluops-test audit outputs --op ball_query --list         what each case lets through
       mluops-test audit outputs ball_query/hits_around_nsample_float --list    one case
       mluops-test audit outputs my_cases/ --list               files of your own
-      mluops-test audit outputs --format markdown              the table of docs/reference/audit.md
+      mluops-test audit outputs --format markdown              the table of `docs audit`
     """
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.terminal import stderr, track

@@ -73,7 +73,7 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
       mluops-test fuzz --backend c:./libk.so --guard-pages           also find reads outside a buffer
       mluops-test fuzz --backend c:./libk.so --stress 5x             each draw five times, with changing threads
       mluops-test fuzz --backend c:./libk.so --corpus corpus         go on where the last run stopped, old failures first
-      mluops-test fuzz --backend mlu --cluster tcp://node1:8786      on many machines, see docs/how-to/many-machines.md
+      mluops-test fuzz --backend mlu --cluster tcp://node1:8786      on many machines: mluops-test docs many-machines
     """  # noqa: E501 - a line of the help page
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo_error, one_interrupt

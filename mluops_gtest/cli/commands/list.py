@@ -347,7 +347,7 @@ def _c_declarations(operators: "Operators", name: str | None) -> str:
     if api is None:
         raise UsageError(
             f"{operator.name} declares no C functions: say c_api= in its page, or write c_api.py in its folder, "
-            f"generators/{operator.name}/ (docs/how-to/add-an-operator.md)."
+            f"generators/{operator.name}/ (mluops-test docs add-an-operator)."
         )
     return c_prototypes((operator, api))
 

@@ -109,7 +109,7 @@ def new_operator(name: str, root: Path, prototype: str | None, header: Path | No
     echo("Next, where it says FILL IN:" if facts else "Next:")
     for words in ("ops", "audit operators --op") if facts else ("generate --op", "run --op", "audit operators --op"):
         echo(f"  mluops-test {words} {name} --root {root}")
-    echo("Then make it yours, and run these again after every step: docs/how-to/add-an-operator.md.")
+    echo("Then make it yours, and run these again after every step: mluops-test docs add-an-operator")
 
 
 def _refuse_name(name: str, what: str, example: str) -> None:

@@ -119,7 +119,7 @@ def command(
       mluops-test run --shard 1/4 --out results-1         a quarter of the cases; then: mluops-test merge
       mluops-test run --shard 1/4 --times last-night      quarters that took the same time last night
       mluops-test run --tag network --perf --device-spec host.yaml
-      mluops-test run --all --cluster tcp://node1:8786    on many machines, see docs/how-to/many-machines.md
+      mluops-test run --all --cluster tcp://node1:8786    on many machines: mluops-test docs many-machines
       mluops-test run --junit junit.xml --html report.html
       mluops-test run --require-coverage 95%              exit 5 where more than a twentieth is skipped
       mluops-test run --reseed 7                          other random values, fresh baselines
