@@ -25,9 +25,13 @@ def require(
     writes: bool = False,
     asked_by: AskedBy = "both",
     may_clear: tuple[str, ...] = (),
+    in_c: str = "",
 ) -> Check:
-    """A check of the operator's own; an early success that `writes` owes what the reference says of the call."""
-    return Check(name, status, holds, message, doc, subsumed, _place(), writes, asked_by, may_clear)
+    """A check of the operator's own; an early success that `writes` owes what the reference says of the call.
+
+    `in_c` is the condition as `new c-library` writes it, e.g. `samples <= num_experts * capacity`.
+    """
+    return Check(name, status, holds, message, doc, subsumed, _place(), writes, asked_by, may_clear, in_c)
 
 
 def names_before(first: str, checks: Iterable[Check]) -> tuple[str, ...]:
@@ -45,18 +49,31 @@ def _place() -> str:
 
 def handle_present(doc: str) -> Check:
     """`handle_null`: the handle is not null."""
-    return require("handle_null", lambda call: call.handle is not None, "the handle must not be null", doc)
+    return require(
+        "handle_null", lambda call: call.handle is not None, "the handle must not be null", doc, in_c="handle != NULL"
+    )
 
 
 def params_present(descriptor: str, doc: str) -> Check:
     """`<descriptor>_null`: the descriptor that carries the parameters is not null."""
-    return require(f"{descriptor}_null", lambda call: call.params is not None, f"{descriptor} must not be null", doc)
+    return require(
+        f"{descriptor}_null",
+        lambda call: call.params is not None,
+        f"{descriptor} must not be null",
+        doc,
+        in_c=f"{descriptor} != NULL",
+    )
 
 
 def param_arrays_present(names: Iterable[str], doc: str) -> tuple[Check, ...]:
     """`<name>_array_null` each: the host array behind a repeated parameter is not null."""
     return _require_each(
-        names, "array_null", lambda call, name: call.param(name) is not None, "the array {} must not be null", doc
+        names,
+        "array_null",
+        lambda call, name: call.param(name) is not None,
+        "the array {} must not be null",
+        doc,
+        in_c="{} != NULL",
     )
 
 
@@ -66,7 +83,9 @@ def descriptors_present(tensors: Iterable[str], doc: str) -> tuple[Check, ...]:
     def holds(call: OpCall, tensor: str) -> bool:
         return (call.inputs if tensor in call.inputs else call.outputs)[tensor] is not None
 
-    return _require_each(tensors, "desc_null", holds, "the descriptor of {} must not be null", doc)
+    return _require_each(
+        tensors, "desc_null", holds, "the descriptor of {} must not be null", doc, in_c="{}_desc != NULL"
+    )
 
 
 def _require_each(
@@ -76,11 +95,14 @@ def _require_each(
     message: str,
     doc: str,
     status: Status = Status.BAD_PARAM,
+    *,
+    in_c: str = "",
 ) -> tuple[Check, ...]:
-    """A check for each name; `{}` in the message stands for it."""
+    """A check for each name, for which `{}` stands in the message and in C."""
 
     def of_one(name: str) -> Check:
-        return require(f"{name}_{suffix}", lambda call: holds(call, name), message.format(name), doc, status)
+        words = message.format(name)
+        return require(f"{name}_{suffix}", lambda call: holds(call, name), words, doc, status, in_c=in_c.format(name))
 
     return tuple(map(of_one, names))
 
@@ -93,6 +115,7 @@ def arch_supported(doc: str) -> Check:
         f"the device must be MLU{OLDEST_ARCH} or newer",
         doc,
         Status.ARCH_MISMATCH,
+        in_c=f"handle->arch >= {OLDEST_ARCH}",
     )
 
 
@@ -101,25 +124,43 @@ def rank(tensor: str, ranks: int | tuple[int, ...], doc: str) -> Check:
     allowed = (ranks,) if isinstance(ranks, int) else ranks
     words = " or ".join(map(str, allowed))
     return require(
-        f"{tensor}_rank", lambda call: len(call.tensor(tensor).dims) in allowed, f"{tensor} must have rank {words}", doc
+        f"{tensor}_rank",
+        lambda call: len(call.tensor(tensor).dims) in allowed,
+        f"{tensor} must have rank {words}",
+        doc,
+        in_c=_one_of(f"{tensor}_desc->rank", allowed),
     )
 
 
-def dim(tensor: str, axis: int, wanted: int | Callable[[OpCall], int], message: str, doc: str) -> Check:
+def _one_of(value: str, allowed: Iterable[object]) -> str:
+    """The C of `value in allowed`."""
+    return " || ".join(f"{value} == {one}" for one in allowed)
+
+
+def dim(
+    tensor: str, axis: int, wanted: int | Callable[[OpCall], int], message: str, doc: str, length_in_c: str = ""
+) -> Check:
     """`<tensor>_dim<axis>`: that axis has the wanted length, a number or one computed from the call."""
 
     def holds(call: OpCall) -> bool:
         length = wanted if isinstance(wanted, int) else wanted(call)
         return call.tensor(tensor).dims[axis] == length
 
-    return require(f"{tensor}_dim{axis}", holds, message, doc)
+    length = str(wanted) if isinstance(wanted, int) else length_in_c
+    in_c = f"{tensor}_desc->dims[{axis}] == {length}" if length else ""
+    return require(f"{tensor}_dim{axis}", holds, message, doc, in_c=in_c)
 
 
 def dtype(tensor: str, allowed: tuple[DType, ...], doc: str) -> Check:
     """`<tensor>_dtype`: the element type is one of `allowed`."""
     words = " or ".join(d.value for d in allowed)
+    numbers = [f"MLUOP_DTYPE_{one.name}" for one in allowed if one.c_number is not None]
     return require(
-        f"{tensor}_dtype", lambda call: call.tensor(tensor).dtype in allowed, f"{tensor} must be {words}", doc
+        f"{tensor}_dtype",
+        lambda call: call.tensor(tensor).dtype in allowed,
+        f"{tensor} must be {words}",
+        doc,
+        in_c=_one_of(f"{tensor}_desc->dtype", numbers),
     )
 
 
@@ -130,6 +171,7 @@ def same_dtype(tensor: str, other: str, doc: str, name: str = "dtype") -> Check:
         lambda call: call.tensor(tensor).dtype is call.tensor(other).dtype,
         f"{tensor} must have the element type of {other}",
         doc,
+        in_c=f"{tensor}_desc->dtype == {other}_desc->dtype",
     )
 
 
@@ -141,6 +183,7 @@ def layout(tensor: str, allowed: tuple[Layout, ...], doc: str) -> Check:
         lambda call: call.tensor(tensor).layout in allowed,
         f"{tensor} must be laid out {words}",
         doc,
+        in_c=_one_of(f"{tensor}_desc->layout", (f"MLUOP_LAYOUT_{one.name}" for one in allowed)),
     )
 
 
@@ -150,7 +193,8 @@ def contiguous(tensors: Iterable[str], doc: str) -> tuple[Check, ...]:
     def holds(call: OpCall, tensor: str) -> bool:
         return not call.tensor(tensor).desc.is_strided
 
-    return _require_each(tensors, "strided", holds, "{} must be contiguous", doc, Status.NOT_SUPPORTED)
+    words, in_c = "{} must be contiguous", "!is_strided({}_desc)"
+    return _require_each(tensors, "strided", holds, words, doc, Status.NOT_SUPPORTED, in_c=in_c)
 
 
 def not_large(tensors: Iterable[str], doc: str) -> tuple[Check, ...]:
@@ -159,7 +203,8 @@ def not_large(tensors: Iterable[str], doc: str) -> tuple[Check, ...]:
     def holds(call: OpCall, tensor: str) -> bool:
         return not call.tensor(tensor).desc.is_large
 
-    return _require_each(tensors, "large", holds, "{} must have fewer than 2^31 elements", doc, Status.NOT_SUPPORTED)
+    words, in_c = "{} must have fewer than 2^31 elements", "!is_large({}_desc)"
+    return _require_each(tensors, "large", holds, words, doc, Status.NOT_SUPPORTED, in_c=in_c)
 
 
 def not_empty(tensor: str, doc: str, status: Status = Status.SUCCESS, *, writes: bool = False) -> Check:
@@ -171,6 +216,7 @@ def not_empty(tensor: str, doc: str, status: Status = Status.SUCCESS, *, writes:
         doc,
         status,
         writes=writes,
+        in_c=f"!is_empty({tensor}_desc)",
     )
 
 
@@ -181,7 +227,8 @@ def pointers_present(tensors: Iterable[str], doc: str, *, empty_may_be_null: boo
         arg = call.tensor(tensor)
         return not arg.null or (empty_may_be_null and arg.desc.is_empty)
 
-    return _require_each(tensors, "ptr_null", holds, "the data pointer of {} must not be null", doc)
+    in_c = "{0} != NULL || is_empty({0}_desc)" if empty_may_be_null else "{} != NULL"
+    return _require_each(tensors, "ptr_null", holds, "the data pointer of {} must not be null", doc, in_c=in_c)
 
 
 def workspace_present(doc: str) -> Check:
@@ -191,6 +238,7 @@ def workspace_present(doc: str) -> Check:
         lambda call: call.workspace is not None or call.workspace_size == 0,
         "the workspace must not be null when its size is not zero",
         doc,
+        in_c="workspace != NULL || workspace_size == 0",
     )
 
 
@@ -210,7 +258,7 @@ def only_if(condition: Callable[[OpCall], bool], *checks: Check) -> CheckGroup:
     """These checks and groups, which hold where the condition does not; the condition may rely on all earlier ones."""
 
     def conditional(check: Check) -> Check:
-        return replace(check, holds=lambda call: not condition(call) or check.holds(call))
+        return replace(check, holds=lambda call: not condition(call) or check.holds(call), in_c="")
 
     def expand(operator: Operator) -> Iterator[Check]:
         for one in checks:
@@ -234,7 +282,12 @@ def _where_present(operator: Operator, names: Iterable[str], check: Check) -> Ch
     optional = operator.optional.intersection(names)
     if not optional:
         return check
-    return replace(check, holds=lambda call: any(call.inputs[one] is None for one in optional) or check.holds(call))
+    is_lacking = " || ".join(f"{one}_desc == NULL" for one in sorted(optional))
+    return replace(
+        check,
+        holds=lambda call: any(call.inputs[one] is None for one in optional) or check.holds(call),
+        in_c=f"{is_lacking} || {check.in_c}" if check.in_c else "",
+    )
 
 
 def _each_present(operator: Operator, names: Iterable[str], of: Callable[[str], Iterable[Check]]) -> Iterator[Check]:
@@ -292,7 +345,12 @@ def _within_limits(operator: Operator, field: ParamField, name: str, doc: str) -
         value = call.param(field.name)
         return field.is_allowed(value) and (not field.equals or value == operator.size_of(call, field.equals))
 
-    return require(name, holds, f"{field.name} must be {field.limits_in_words}", doc)
+    limits = [
+        f"{field.name} {sign} {end}" for sign, end in ((">=", field.least), ("<=", field.most)) if end is not None
+    ]
+    is_number = not field.equals and field.label != "repeated"
+    in_c = " && ".join(limits) or _one_of(field.name, field.allowed) if is_number else ""
+    return require(name, holds, f"{field.name} must be {field.limits_in_words}", doc, in_c=in_c)
 
 
 def ranks(*tensors: str, doc: str, status: Status = Status.BAD_PARAM, asked_by: AskedBy = "both") -> CheckGroup:
@@ -363,7 +421,8 @@ def _tensor_axis(place: str) -> tuple[str, int]:
 
 def _same_length(tensor: str, axis: int, other: str, other_axis: int, doc: str) -> Check:
     message = f"axis {axis} of {tensor} must be as long as axis {other_axis} of {other}"
-    return dim(tensor, axis, lambda call: call.tensor(other).dims[other_axis], message, doc)
+    length = f"{other}_desc->dims[{other_axis}]"
+    return dim(tensor, axis, lambda call: call.tensor(other).dims[other_axis], message, doc, length)
 
 
 def _checked_axes(operator: Operator) -> Iterator[str]:
@@ -395,7 +454,17 @@ def _length_of_shape(operator: Operator, tensor: str, number: int, doc: str) -> 
         return require(f"{tensor}_dim{number}", partial(_fits_form, operator, tensor, number), message, doc)
     if place is not None and parse_shape(operator.tensor(place[0]).shape).is_plain:
         return _same_length(tensor, number, *place, doc)
-    return dim(tensor, number, lambda call: operator.length_of(call, axes[0]), message, doc)
+    return dim(
+        tensor, number, lambda call: operator.length_of(call, axes[0]), message, doc, _length_in_c(operator, axes[0])
+    )
+
+
+def _length_in_c(operator: Operator, axis: Axis) -> str:
+    """The sum of products, of numbers and of parameters that are one; empty where there is something else."""
+    numbers = {one.name for one in operator.param_fields if one.label != "repeated" and not one.result}
+    if not all(factor.isdecimal() or factor in numbers for term in axis.terms for factor in term):
+        return ""
+    return " + ".join(" * ".join(("INT64_C(1)", *term) if len(term) > 1 else term) for term in axis.terms)
 
 
 def _fits_form(operator: Operator, tensor: str, number: int, call: OpCall) -> bool:

@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from mluops_gtest.cli.standalone import Failure, TensorFacts, c_type, fill_templ
 from mluops_gtest.core.call import DEFAULT_ARCH, DEFAULT_NRAM_BYTES, Status
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.operator_parts import (
+    C_API,
     WORKSPACE,
     ArgumentSource,
     CApi,
@@ -22,6 +23,9 @@ from mluops_gtest.core.operator_parts import (
     CSignature,
 )
 from mluops_gtest.core.tensor import Array, CriterionKind, DType, Layout, widened
+
+if TYPE_CHECKING:
+    from mluops_gtest.catalog.operators import Operators
 
 _PER_LINE = 12
 _SPARE = 64
@@ -57,6 +61,18 @@ mluOpStatus_t mluOpTestSetArch(mluOpHandle_t handle, int arch);
 mluOpStatus_t mluOpTestSetNramBytes(mluOpHandle_t handle, int64_t bytes);"""
 
 Declared = tuple[Operator, CApi]
+
+
+def find_c_functions(operators: "Operators", name: str) -> Declared:
+    """The operator of that name with its C functions; UsageError where it declares none."""
+    operator = operators.find(name)
+    api = operators.part(operator.name, C_API)
+    if api is None:
+        raise UsageError(
+            f"{operator.name} declares no C functions: say c_api= in its page, or write c_api.py in its folder, "
+            f"generators/{operator.name}/ (mluops-test docs add-an-operator)."
+        )
+    return operator, api
 
 
 def c_prototypes(declared: Declared) -> str:
@@ -99,20 +115,21 @@ def _declarations(declared: Declared) -> Iterator[str]:
         if signature.params is not None:
             yield from _params_functions(signature.params, operator)
         for function in signature.functions:
-            yield _prototype(function.name, _arguments(function.arguments, operator, signature.params))
+            yield c_prototype(function.name, c_arguments(function.arguments, operator, signature.params))
 
 
 def _params_functions(params: CParams, operator: Operator) -> Iterator[str]:
     own = f"{params.type} desc"
     yield f"\ntypedef struct {params.type.removesuffix('Descriptor_t')}Struct *{params.type};"
-    yield _prototype(params.create, [f"{params.type} *desc"])
-    yield _prototype(params.destroy, [own])
-    yield _prototype(params.set, [own, *_arguments(params.arguments, operator, params)])
+    yield c_prototype(params.create, [f"{params.type} *desc"])
+    yield c_prototype(params.destroy, [own])
+    yield c_prototype(params.set, [own, *c_arguments(params.arguments, operator, params)])
     for result, getter in params.getters.items():
-        yield _prototype(getter, [own, f"int *{result}"])
+        yield c_prototype(getter, [own, f"int *{result}"])
 
 
-def _prototype(name: str, arguments: list[str]) -> str:
+def c_prototype(name: str, arguments: Iterable[str]) -> str:
+    """The declaration of a function, with line breaks between arguments alone."""
     # An argument stays on one line: only the spaces between arguments may become line breaks.
     unbroken = ", ".join(argument.replace(" ", _NO_BREAK) for argument in arguments)
     text = f"mluOpStatus_t{_NO_BREAK}{name}({unbroken});"
@@ -129,7 +146,8 @@ _FIXED = {
 }
 
 
-def _arguments(arguments: CArguments, operator: Operator, params: CParams | None) -> list[str]:
+def c_arguments(arguments: CArguments, operator: Operator, params: CParams | None) -> list[str]:
+    """How each argument is declared."""
     return [_argument(one, operator, params) for one in arguments]
 
 

@@ -247,6 +247,8 @@ class Check(Value):
     asked_by: AskedBy = "both"
     # Outputs that a call refused by this check may have cleared: each is as it was, or +0 throughout.
     may_clear: tuple[str, ...] = ()
+    # The condition in C, in the names of descriptors (`x_desc`), data and parameters; empty: only `message` says it.
+    in_c: str = ""
 
 
 SIZE_NULL: Final = Check(
@@ -256,6 +258,7 @@ SIZE_NULL: Final = Check(
     "the pointer to the size must not be null",
     "C API",
     asked_by="query",
+    in_c="workspace_size != NULL",
 )
 
 

@@ -336,20 +336,13 @@ def operators(roots: tuple[str, ...], operator: str | None, as_c: bool, as_page:
 
 
 def _c_declarations(operators: "Operators", name: str | None) -> str:
-    from mluops_gtest.cli.standalone_c import c_header, c_prototypes
+    from mluops_gtest.cli.standalone_c import c_header, c_prototypes, find_c_functions
     from mluops_gtest.core.operator_parts import C_API
 
     if name is None:
         declared = ((operator, operators.part(operator.name, C_API)) for operator in operators.values())
         return c_header((operator, api) for operator, api in declared if api is not None)
-    operator = operators.find(name)
-    api = operators.part(operator.name, C_API)
-    if api is None:
-        raise UsageError(
-            f"{operator.name} declares no C functions: say c_api= in its page, or write c_api.py in its folder, "
-            f"generators/{operator.name}/ (mluops-test docs add-an-operator)."
-        )
-    return c_prototypes((operator, api))
+    return c_prototypes(find_c_functions(operators, name))
 
 
 def _operator_page(operator: "Operator", c_functions: "CApi") -> "Iterator[Table | str]":

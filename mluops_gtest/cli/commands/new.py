@@ -13,7 +13,7 @@ from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.files import replace_text
 from mluops_gtest.cli.c_prototype import read_operator
 from mluops_gtest.cli.echo import echo
-from mluops_gtest.cli.options import flag_option, value_option
+from mluops_gtest.cli.options import complete_operators, flag_option, root_option, value_option
 
 # Numbers for operators that the released schema does not know: above its own, below the largest of a field (2^29 − 1).
 _FIRST_NUMBER = 400_000_000
@@ -38,7 +38,7 @@ def _fill_template(template: str, name: str, facts: Mapping[str, str] = MappingP
 
 @click.group("new")
 def command() -> None:
-    """Write a backend or an operator to start from.
+    """Write a backend, an operator or a C library to start from.
 
     Examples:
       mluops-test new backend my_kernels         writes my_kernels.py
@@ -46,6 +46,9 @@ def command() -> None:
 
       mluops-test new operator row_sum --root my_operators
       mluops-test new operator row_sum --header mlu_op.h --function mluOpRowSum
+
+      mluops-test new c-library abs ball_query --out my_library
+      make -C my_library && mluops-test run --op abs --backend c:my_library/libmykernels.so -j 2
     """
 
 
@@ -110,6 +113,39 @@ def new_operator(name: str, root: Path, prototype: str | None, header: Path | No
     for words in ("ops", "audit operators --op") if facts else ("generate --op", "run --op", "audit operators --op"):
         echo(f"  mluops-test {words} {name} --root {root}")
     echo("Then make it yours, and run these again after every step: mluops-test docs add-an-operator")
+
+
+_LIBRARY = "libmykernels.so"
+
+
+@command.command("c-library")
+@click.argument("names", nargs=-1, required=True, metavar="OPERATOR…", shell_complete=complete_operators)
+@value_option(
+    "--out", "folder", "Write into this folder, which is made if needed, e.g. --out my_library.", required=True
+)
+@root_option
+def new_c_library(names: tuple[str, ...], out: Path, roots: tuple[str, ...]) -> None:
+    """Write a C library with the functions of these operators: it compiles, and checks their parameters in order.
+
+    Checks that follow from the declaration are there; FILL IN marks the others, and where to compute.
+    """
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.c_library import library_files
+    from mluops_gtest.cli.standalone_c import find_c_functions
+
+    operators = Session(roots).catalogue.operators
+    declared = [find_c_functions(operators, name) for name in dict.fromkeys(names)]
+    texts = {out / name: text for name, text in library_files(declared, _LIBRARY).items()}
+    there = [path for path in texts if path.exists()]
+    if there:
+        raise UsageError(f"{there[0]} exists already; take another --out, or remove it first.")
+    out.mkdir(parents=True, exist_ok=True)
+    for path, text in texts.items():
+        replace_text(path, text)
+        echo(str(path))
+    chosen = " ".join(f"--op {operator.name}" for operator, _ in declared)
+    echo(f"Next:\n  make -C {out}\n  mluops-test run {chosen} --backend c:{out / _LIBRARY} -j 2")
+    echo("Then go on where the files say FILL IN; what a library must offer: mluops-test docs backends")
 
 
 def _refuse_name(name: str, what: str, example: str) -> None:
