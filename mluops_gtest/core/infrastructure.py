@@ -354,21 +354,33 @@ class Fault(CauseBase):
     buffer: str = ""
     # From the buffer's start where it is inside, else from its nearest end.
     distance: int = 0
+    # The instruction: `compute+0x1f`, where the file names functions, and `libk.so+0x11a9`, where a file has it.
+    function: str = ""
+    code: str = ""
 
     def en(self) -> str:
         """The access and its place."""
         if self.address:
-            return f"{self.signal}, {self.access} {self._format_place('en')}"
+            return (
+                f"{self.signal}, {self.access} {self._format_place('en')}{self._format_code(', in {} ({})', ', at {}')}"
+            )
         return (
-            f"{self.signal} without an address: a wild pointer, or an instruction that needs alignment; those "
-            "fault here too, where a buffer is aligned to its element only"
+            f"{self.signal} without an address{self._format_code(' in {} ({})', ' at {}')}: a wild pointer, or an "
+            "instruction that needs alignment; those fault here too, where a buffer is aligned to its element only"
         )
 
     def zh(self) -> str:
         """The access and its place."""
         if self.address:
-            return f"{self.signal}，{_ACCESSES[self.access]}{self._format_place('zh')}"
-        return f"{self.signal}，没有出错地址：野指针，或者指令要求内存对齐（此处缓冲区只按元素大小对齐）"
+            code = self._format_code("，位于 {}（{}）", "，位于 {}")
+            return f"{self.signal}，{_ACCESSES[self.access]}{self._format_place('zh')}{code}"
+        code = self._format_code("（位于 {}，{}）", "（位于 {}）")
+        return f"{self.signal}，没有出错地址{code}：野指针，或者指令要求内存对齐（此处缓冲区只按元素大小对齐）"
+
+    def _format_code(self, with_function: str, without: str) -> str:
+        if not self.code:
+            return ""
+        return with_function.format(self.function, self.code) if self.function else without.format(self.code)
 
     def _format_place(self, lang: str) -> str:
         plural = "s" * (self.distance != 1)

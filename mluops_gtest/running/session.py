@@ -49,6 +49,8 @@ from mluops_gtest.version import __version__
 if TYPE_CHECKING:
     from mluops_gtest.running.workers.fork_server import ForkServer
 
+# A day.
+_LOOKED_AT_SECONDS = 86400.0
 # Innermost frames that a debugger shows at once: the kernel's own, without all of Python's below them.
 _FRAMES: Final = 12
 
@@ -216,12 +218,17 @@ def context_of(
 
 
 def _debug_words(options: RunOptions) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """The words before and after a case id that run it under gdb, in the process that gdb starts."""
-    if options.guard_pages or not can_be_debugged(options.backend):
+    """The words before and after a case id that run it under gdb: in the process that gdb starts, but with guard pages
+    in the worker, which has as long as somebody looks at it."""
+    if not can_be_debugged(options.backend):
         return None
-    unused = {name: one.default for name, one in OPTIONS.items() if one.needs == "workers"}
-    inline = replace(options, **{**unused, "isolate": False})
-    debugger = ("gdb", "-ex", "run", "-ex", f"backtrace {_FRAMES}", "--args")
+    follow = list[str]()
+    if options.guard_pages:
+        follow, inline = ["-ex", "set follow-fork-mode child"], replace(options, timeout=_LOOKED_AT_SECONDS)
+    else:
+        unused = {name: one.default for name, one in OPTIONS.items() if one.needs == "workers"}
+        inline = replace(options, **{**unused, "isolate": False})
+    debugger = ("gdb", *follow, "-ex", "run", "-ex", f"backtrace {_FRAMES}", "--args")
     return (*debugger, sys.executable, "-m", "mluops_gtest", "run"), inline.repro_options()
 
 

@@ -1,6 +1,7 @@
 """Reads and writes outside a buffer are caught at the very instruction, and told by place."""
 
 import platform
+import re
 import sys
 
 import pytest
@@ -17,6 +18,11 @@ NO_ADDRESS = (
     "SIGSEGV without an address: a wild pointer, or an instruction that needs alignment; those fault here too, "
     "where a buffer is aligned to its element only"
 )
+
+
+def without_code(reason):
+    """The reason without the place of the instruction, which is one of Python's own here."""
+    return re.sub(r",? (in \S+\+0x[0-9a-f]+ \(\S+\+0x[0-9a-f]+\)|at \S+\+0x[0-9a-f]+)", "", reason)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +59,7 @@ def library(tmp_path_factory):
 def test_where_a_backend_strays_is_told(run, backend, outcome, reason, side):
     result = run(CASE, "--backend", straying(backend), "--guard-pages")
     one = only(result)
-    assert (one["outcome"], one["reason"]) == (outcome, reason)
+    assert (one["outcome"], without_code(one["reason"])) == (outcome, reason)
     assert f"with an inaccessible page {side} every buffer" in one["notes"]
     assert one["repro"].endswith("--guard-pages")
     assert outcome != "crashed" or "straying_backends.py" in one["output"]  # the trace
@@ -62,7 +68,8 @@ def test_where_a_backend_strays_is_told(run, backend, outcome, reason, side):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other machines tell an address for these")
 def test_a_fault_without_an_address_speaks_of_alignment(run):
-    assert only(run(CASE, "--backend", straying("FollowsWhatIsNoAddress"), "--guard-pages"))["reason"] == NO_ADDRESS
+    one = only(run(CASE, "--backend", straying("FollowsWhatIsNoAddress"), "--guard-pages"))
+    assert without_code(one["reason"]) == NO_ADDRESS
 
 
 @pytest.mark.needs_gcc
@@ -72,14 +79,15 @@ class TestInNativeCode:
     @pytest.mark.skipif(platform.machine() != "x86_64", reason="an instruction of x86-64")
     def test_an_instruction_that_needs_alignment(self, run, library, monkeypatch):
         monkeypatch.setenv("STRAY_LIBRARY", str(library))
-        assert only(run(CASE, "--backend", straying("NeedsAlignment"), "--guard-pages"))["reason"] == NO_ADDRESS
+        one = only(run(CASE, "--backend", straying("NeedsAlignment"), "--guard-pages"))
+        assert without_code(one["reason"]) == NO_ADDRESS
 
     @pytest.mark.skipif(not tells_reads, reason="faults are told by their signal alone on this machine")
     @pytest.mark.parametrize("backend", ["ReadsInAThread", "ReadsInAThreadThatHoldsTheLock"])
     def test_in_a_thread_that_python_does_not_know(self, run, library, monkeypatch, backend):
         monkeypatch.setenv("STRAY_LIBRARY", str(library))
         one = only(run(CASE, "--backend", straying(backend), "--guard-pages", "--timeout", 60))
-        assert one["reason"] == "SIGSEGV, read 4 bytes past the end of data_col"
+        assert without_code(one["reason"]) == "SIGSEGV, read 4 bytes past the end of data_col"
 
 
 @pytest.mark.parametrize("backend", ["ReadsPastTheEnd", "ReadsBeforeTheStart", "ReadsFarBehind"])
@@ -99,7 +107,7 @@ def test_an_empty_tensor_has_no_byte_to_read(run):
     one = only(run(EMPTY, "--backend", straying("ReadsTheEmptyTensor"), "--guard-pages"))
     assert one["outcome"] == "crashed"
     if tells_reads:
-        assert one["reason"] == "SIGSEGV, read 4 bytes past the end of grad_voxel_feats"
+        assert without_code(one["reason"]) == "SIGSEGV, read 4 bytes past the end of grad_voxel_feats"
 
 
 def test_a_pointer_kept_from_an_earlier_call_faults(run):

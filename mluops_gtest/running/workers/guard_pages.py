@@ -9,6 +9,7 @@ import platform
 import signal
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ from mluops_gtest.running.workers.memory import (
     map_slab,
     reserved_bytes,
 )
+from mluops_gtest.running.workers.protocol import CodeRange
 
 _SA_SIGINFO, _SA_ONSTACK, _SA_NODEFER = 4, 0x08000000, 0x40000000
 
@@ -60,6 +62,18 @@ def report_faults(record: FaultRecord) -> None:
         ours = _Action(code, before.mask, _SA_SIGINFO | _SA_ONSTACK | _SA_NODEFER)
         _installed.append(record)
         library.sigaction(int(number), ctypes.byref(ours), None)
+
+
+def code_ranges() -> tuple[CodeRange, ...]:
+    """Where this process has code of files."""
+    found = []
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+            addresses, protection, offset, _, _, *path = line.split(maxsplit=5)
+            if "x" in protection and path and path[0].startswith("/"):
+                start, end = (int(one, 16) for one in addresses.split("-"))
+                found.append(CodeRange(start, end, int(offset, 16), path[0]))
+    return tuple(found)
 
 
 def _executable(code: bytes) -> int | None:

@@ -16,16 +16,19 @@ import struct
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
 
+from mluops_gtest.base.elf import CodePlace, find_code
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.buffers import Arena, Buffer, BufferSpec, Side
 from mluops_gtest.core.call import Handle, OpCall, TensorArg
 from mluops_gtest.core.cause import Fault
 from mluops_gtest.core.tensor import Array, DType, Layout, TensorDesc
+from mluops_gtest.running.workers.protocol import CodeRange
 
 OffsetOf = Callable[[Array], int]
 # The flat array of a tensor, by its name, its place in the arena, its dtype and its number of elements.
@@ -242,7 +245,7 @@ INFO_OFFSET: Final = 64
 INFO_BYTES: Final = 128
 CONTEXT_OFFSET: Final = INFO_OFFSET + INFO_BYTES
 RECORD_BYTES: Final = 8192
-# Of the ucontext: as much as tells a read from a write.
+# Of the ucontext: as much as tells a read from a write, and the instruction.
 CONTEXT_BYTES: Final = {"x86_64": 256, "aarch64": 4560}
 
 _SIGNALS: Final = (signal.SIGSEGV, signal.SIGBUS)
@@ -251,6 +254,7 @@ _BUS_ADRALN: Final = 1
 _NULL_BYTES: Final = 4096
 # x86-64: the page fault's error code among the registers, the trap's number behind it; AArch64: the syndrome among the
 # extra records.
+_INSTRUCTION_OFFSET: Final = {"x86_64": 168, "aarch64": 440}
 _X86_ERROR_OFFSET, _X86_PAGE_FAULT, _X86_WRITE = 192, 14, 2
 _ARM_RECORDS_OFFSET, _ARM_SYNDROME, _ARM_WRITE = 464, 0x45535201, 1 << 6
 _ARM_DATA_ABORTS: Final = (0x24, 0x25)
@@ -260,17 +264,19 @@ Position = Literal["inside", "behind", "in front", "far"]
 
 
 class RecordedFault(Value):
-    """A memory fault as the kernel told it; `address` is None where it told none."""
+    """A memory fault as the kernel told it; `address` is None where it told none, `instruction` where it lies."""
 
     signal: signal.Signals
     address: int | None
     access: Access = "touched"
+    instruction: int = 0
 
-    def placed(self, buffers: Mapping[int, Iterable[Placed]]) -> Fault:
-        """Where it happened, by the buffers behind each base address."""
+    def placed(self, buffers: Mapping[int, Iterable[Placed]], code: Iterable[CodeRange]) -> Fault:
+        """Where it happened, by the buffers behind each base address, and in which function."""
+        fault = _in_code(Fault(self.signal.name), self.instruction, code)
         if self.address is None:
-            return Fault(self.signal.name)
-        fault = Fault(self.signal.name, self.access, f"{self.address:#x}")
+            return fault
+        fault = msgspec.structs.replace(fault, access=self.access, address=f"{self.address:#x}")
         if self.address < _NULL_BYTES:
             return msgspec.structs.replace(fault, place="null")
         place, name, distance = _nearest(self.address, buffers)
@@ -307,9 +313,26 @@ class FaultRecord:
             return None
         told = signal.Signals(number)
         if code == _SI_KERNEL or (told is signal.SIGBUS and code == _BUS_ADRALN):
-            return RecordedFault(told, None)
+            return RecordedFault(told, None, instruction=_instruction(data[CONTEXT_OFFSET:], machine))
         (address,) = struct.unpack_from("<Q", data, INFO_OFFSET + 16)
-        return RecordedFault(told, address, _access(data[CONTEXT_OFFSET:], machine))
+        context = data[CONTEXT_OFFSET:]
+        return RecordedFault(told, address, _access(context, machine), _instruction(context, machine))
+
+
+def _instruction(context: bytes, machine: str) -> int:
+    offset = _INSTRUCTION_OFFSET.get(machine)
+    return 0 if offset is None else int(struct.unpack_from("<Q", context, offset)[0])
+
+
+def _in_code(fault: Fault, instruction: int, code: Iterable[CodeRange]) -> Fault:
+    """The fault with the place of that instruction, where a file has it."""
+    at = next((one for one in code if one.start <= instruction < one.end), None)
+    if at is None:
+        return fault
+    offset = instruction - at.start + at.offset
+    place = find_code(Path(at.path), offset) or CodePlace(offset)
+    function = f"{place.function}+{place.distance:#x}" if place.function else ""
+    return msgspec.structs.replace(fault, function=function, code=f"{Path(at.path).name}+{place.address:#x}")
 
 
 def _access(context: bytes, machine: str) -> Access:
@@ -378,8 +401,11 @@ class WorkerMemory:
         }
         return message, tuple(slab.fd for slab in fresh.values())
 
-    def fault(self, exit_code: int | None) -> Fault | None:  # noqa: ARG002
-        """Where the worker that died with this code touched memory outside its buffers; None if that is unknown."""
+    def fault(self, exit_code: int | None, code: Iterable[CodeRange]) -> Fault | None:  # noqa: ARG002
+        """Where the worker that died with this exit code touched memory outside its buffers; None if that is unknown.
+
+        `code` says where it had the code of which files.
+        """
         return None
 
     def close(self) -> None:
@@ -416,13 +442,13 @@ class PagedWorkerMemory(WorkerMemory):
         pages = {slot: [astuple(one) for one in placed] for slot, placed in self._placed().items()}
         return {**message, "pages": pages}, fds
 
-    def fault(self, exit_code: int | None) -> Fault | None:
+    def fault(self, exit_code: int | None, code: Iterable[CodeRange]) -> Fault | None:
         """By the address that the worker's signal handler recorded."""
         record = FaultRecord(self._slab.bytes)
         fault = record.fault()
         if fault is None or exit_code is None or fault.signal != -exit_code:
             return None
-        return fault.placed({record.base(slot): placed for slot, placed in self._placed().items() if placed})
+        return fault.placed({record.base(slot): placed for slot, placed in self._placed().items() if placed}, code)
 
     def _placed(self) -> dict[str, tuple[Placed, ...]]:
         return {"tensors": self.tensors.placed, "workspace": self.workspace.placed}

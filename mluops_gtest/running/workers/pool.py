@@ -7,11 +7,13 @@ starts.
 import contextlib
 import json
 import os
+import re
 import resource
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import asdict, replace
@@ -46,6 +48,7 @@ from mluops_gtest.running.workers.protocol import (
     AnswerType,
     Channel,
     ClosedError,
+    CodeRange,
     Conversation,
     Ended,
     LateError,
@@ -69,6 +72,25 @@ _START_SECONDS: Final = 120.0
 _CLOSE_SECONDS: Final = 10.0
 _SETTLE_SECONDS: Final = 10.0
 _REPLACED_SECONDS: Final = 0.05
+
+
+_FATAL: Final = "Fatal Python error: "
+_THREAD: Final = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+.* \(most recent call first\):\n")
+_OWN_FRAME: Final = re.compile(
+    rf'  File "({re.escape(str(Path(__file__).parents[2]))}/[^"]*|<string>)", line \d+ in .*\n?'
+)
+
+
+def hide_own_frames(output: str) -> str:
+    """What a process printed, of a fault handler's trace the backend's frames alone; no trace where it has none."""
+    before, fatal, trace = output.rpartition(_FATAL)
+    title, *blocks = trace.split("\n\n")
+    if not any(map(_THREAD.match, blocks)):
+        return output
+    blocks = [_OWN_FRAME.sub("", block + "\n") for block in blocks if not block.startswith("Extension modules:")]
+    threads = [block for block in blocks if _THREAD.match(block) and not _THREAD.fullmatch(block)]
+    shown = [block.rstrip("\n") for block in blocks if block in threads or not _THREAD.match(block)]
+    return before + "\n\n".join([*([fatal + title] if threads else []), *shown]) + "\n" * bool(shown)
 
 
 def allow_files_of_workers(workers: int) -> None:
@@ -186,6 +208,7 @@ class IsolatedCaller(Caller):
         self._unsettled = False
         # Private bytes of the worker after its first call.
         self._first_bytes = 0
+        self._code: tuple[CodeRange, ...] = ()
         self._memory = PagedWorkerMemory() if guard_pages else WorkerMemory()
         self.tensors, self.workspace = self._memory.tensors, self._memory.workspace
         self._output = OutputPipe()
@@ -233,6 +256,7 @@ class IsolatedCaller(Caller):
         self.name, self.version = answer.name, answer.version
         self.is_reference, self.precision = answer.is_reference, WorkingPrecision(answer.precision)
         self.offers, self.misfits, self.deterministic = answer.offers, answer.misfits, answer.deterministic
+        self._code = answer.code
 
     @contextlib.contextmanager
     def exclusive_access(self, *, alone: bool = False, fresh: bool = False) -> Iterator[None]:
@@ -331,9 +355,9 @@ class IsolatedCaller(Caller):
 
     def _reply_to_ending(self, error: WorkerGoneError | LateError | ProtocolError, timeout: float | None) -> Reply:
         """What a worker that ended during a call makes of it."""
-        fault = self._memory.fault(error.code) if isinstance(error, WorkerGoneError) else None
+        fault = self._memory.fault(error.code, self._code) if isinstance(error, WorkerGoneError) else None
         self._forget_worker(error)
-        output = self._output.take()
+        output = hide_own_frames(self._output.take())
         if isinstance(error, LateError):
             assert timeout is not None, "nothing is late without a limit"
             return Reply(ended=Ending.TIMED_OUT, causes=(cause.TimedOut(timeout),), output=output)

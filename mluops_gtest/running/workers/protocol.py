@@ -256,6 +256,7 @@ class Conversation:
 # Lengths that no right worker reaches: notes are held to 1 MiB where they are made.
 _Name = Annotated[str, msgspec.Meta(max_length=10_000)]
 _Text = Annotated[str, msgspec.Meta(max_length=2 << 20)]
+_Address = Annotated[int, msgspec.Meta(ge=0)]
 _Texts = Annotated[tuple[_Text, ...], msgspec.Meta(max_length=100_000)]
 # No `pattern`: a struct with a pattern beside a dict in one union frees memory that is not its own when Python ends.
 _Precision = Literal[PRECISIONS]  # type: ignore[valid-type]
@@ -264,6 +265,15 @@ _Scalars = Annotated[dict[_Name, int], msgspec.Meta(max_length=10_000)]
 
 class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="is"):
     """Unknown fields, missing fields and wrong types are refused."""
+
+
+class CodeRange(_Answer, frozen=True):
+    """Addresses of the worker that hold code of a file, from `offset` of the file on."""
+
+    start: _Address
+    end: _Address
+    offset: _Address
+    path: _Text
 
 
 class Loaded(_Answer, frozen=True, tag="loaded"):
@@ -276,6 +286,8 @@ class Loaded(_Answer, frozen=True, tag="loaded"):
     version: _Name
     offers: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=100)]
     misfits: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=100)] = ()
+    # Where code was when the backend was loaded; with guard pages, which record the instruction of a fault.
+    code: Annotated[tuple[CodeRange, ...], msgspec.Meta(max_length=10_000)] = ()
 
 
 class NotLoaded(_Answer, frozen=True, tag="not loaded"):

@@ -22,7 +22,7 @@ from mluops_gtest.core.call import OpCall
 from mluops_gtest.core.case import DEVICE_VARIABLE, BackendAdapter, invalid_members
 from mluops_gtest.core.tensor import Array
 from mluops_gtest.running.caller import BackendChoice, checked_size, describe_exception, failed_reply, reply_of
-from mluops_gtest.running.workers.guard_pages import PagedMemory
+from mluops_gtest.running.workers.guard_pages import PagedMemory, code_ranges
 from mluops_gtest.running.workers.memory import call_from, map_slab, view_of
 from mluops_gtest.running.workers.process_state import ProcessState
 from mluops_gtest.running.workers.process_tree import adopt_orphans, c_library, die_with
@@ -175,6 +175,7 @@ class _Worker:
             precision=backend.precision,
             offers=backend.members,
             misfits=tuple(invalid_members(loaded)),
+            code=() if self._pages is None else code_ranges(),
         )
 
     def _ask(self, question: Callable[[BackendAdapter], bool | None]) -> Statement:

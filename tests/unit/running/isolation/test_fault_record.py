@@ -62,6 +62,13 @@ def test_a_read_and_a_write_are_told_apart_where_the_machine_does(context, machi
     assert record(context=context).fault(machine) == RecordedFault(signal.SIGSEGV, BASE, access)
 
 
+@pytest.mark.parametrize(("machine", "offset"), [("x86_64", 168), ("aarch64", 440)])
+def test_the_instruction_is_recorded_where_the_machine_is_known(machine, offset):
+    context = b"\0" * offset + struct.pack("<Q", BASE + 7)
+    assert record(context=context).fault(machine).instruction == BASE + 7
+    assert record(context=context).fault("riscv64").instruction == 0
+
+
 @pytest.mark.parametrize(
     ("number", "code", "fault"),
     [
@@ -108,7 +115,7 @@ X, Y = place([BufferSpec("x", 100, 4, 4), BufferSpec("bytes", 10)], Side.BEHIND)
     ],
 )
 def test_an_address_is_told_by_the_nearest_buffer(address, words):
-    assert format_reason((RecordedFault(signal.SIGSEGV, address).placed({BASE: (X, Y)}),)) == words
+    assert format_reason((RecordedFault(signal.SIGSEGV, address).placed({BASE: (X, Y)}, ()),)) == words
 
 
 SIZES = st.lists(st.integers(0, 3 * PAGE_BYTES // 4).map(lambda n: 4 * n), max_size=6)
