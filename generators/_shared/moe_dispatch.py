@@ -30,7 +30,6 @@ from mluops_gtest.authoring import (
 )
 from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
 from mluops_gtest.authoring.left_open import find_subnormal
-from mluops_gtest.authoring.reductions import Reduction, changed, renumbered
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
 from .bit_patterns import KINDS, BitPatterns
@@ -94,7 +93,6 @@ def moe_operator(
         "c_api": c_function(f"mluOp{title}", arguments=(HANDLE, *tensor(*named), *scalar(*FIELDS), *tensor(result))),
         "bound": bound,
         "left_open": {"subnormal": find_subnormal},
-        "reductions": _REDUCTIONS,
     }
     return Operator(
         name=name,
@@ -369,27 +367,3 @@ def moe_space(*, fits: bool = False, gates: tuple[str, ...] = get_args(Gates), *
         draw=draw,
         elements=lambda at: at["hidden"] * (2 * at["samples"] + at["capacity"] * at["num_experts"]) + 3 * at["samples"],
     )
-
-
-# What minimising takes away beyond samples and hidden values: experts with their slots, and a slot of every expert.
-
-
-def _fewer(name: str, axis_: int, positions: str) -> Reduction:
-    def without(call: OpCall, start: int, stop: int) -> RecipeOutput | None:
-        p = {one: int(call.param(one)) for one in FIELDS}
-        shape = p["num_experts"], p["capacity"], p["hidden"]
-        p[name] -= stop - start
-        inputs = {positions: renumbered(call.array(positions), start, stop)}
-        for one in (name for name in call.inputs if name.startswith("dispatch")):
-            rows = np.delete(call.array(one).reshape(shape), slice(start, stop), axis_)
-            inputs[one] = rows.reshape(-1, shape[2])
-        outputs = {"dispatch": (p["num_experts"] * p["capacity"], p["hidden"])} if "dispatch" in call.outputs else {}
-        return changed(call, inputs, p, outputs)
-
-    return Reduction(lambda call: int(call.param(name)), without)
-
-
-_REDUCTIONS: Final = {
-    "capacity": _fewer("capacity", 1, "locations"),
-    "experts": _fewer("num_experts", 0, "indices"),
-}

@@ -35,7 +35,6 @@ from mluops_gtest.authoring import (
 from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
 from mluops_gtest.authoring.copy_of import CopyOf, define_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.reductions import Reduction, changed
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
 from .bit_patterns import KINDS, BitPatterns
@@ -158,7 +157,6 @@ class Psamask:
             precondition=self.precondition,
             recipes={"laid": self.laid},
             space=self._space(),
-            reductions=self._reductions(),
             c_api=c_function(f"mluOp{title}", arguments=(HANDLE, *arguments)),
             exact=self.elements,
             torch_kernel=self.torch_kernel,
@@ -355,7 +353,7 @@ class Psamask:
             found = found.transpose(1, 2)
         outputs[self.output].view(torch.int32).copy_(found.reshape(images, height, width, channels))
 
-    # Recipes, fuzzing, minimising.
+    # Recipes, fuzzing.
 
     def laid(
         self,
@@ -408,32 +406,6 @@ class Psamask:
                 at["batches"] * at["height"] * at["width"] * (at["h_mask"] * at["w_mask"] + at["height"] * at["width"])
             ),
         )
-
-    def _reductions(self) -> Mapping[str, Reduction]:
-        """Rows and columns of images, which the channels of maps have as well, and those of masks."""
-
-        def shorter(name: str, *numbers: int) -> Reduction:
-            """Without places of these axes of [N, H, W, h_mask or H, w_mask or W]."""
-
-            def size(call: OpCall) -> int:
-                return int(getattr(self.lengths(call), name))
-
-            def without(call: OpCall, start: int, stop: int) -> RecipeOutput:
-                before, fed = self.lengths(call), call.array(self.fed)
-                after = before._replace(**{name: size(call) - (stop - start)})
-                last = (before.h_mask, before.w_mask) if self.is_forward else (before.height, before.width)
-                left = fed.reshape(*fed.shape[:3], *last)
-                for number in numbers:
-                    left = np.delete(left, slice(start, stop), number)
-                shape = self.shapes(len(fed), after)
-                params = {one: getattr(after, one) for one in ("h_mask", "w_mask")}
-                inputs = {self.fed: np.ascontiguousarray(left).reshape(shape[self.fed])}
-                return changed(call, inputs, params, {self.output: shape[self.output]})
-
-            return Reduction(size, without)
-
-        axes: tuple[tuple[int, ...], ...] = ((1,), (2,), (3,), (4,)) if self.is_forward else ((1, 3), (2, 4), (), ())
-        return {name: shorter(name, *numbers) for name, numbers in zip(Lengths._fields, axes, strict=True)}
 
 
 def _rectangle(at: int, mask: int, length: int) -> tuple[slice, slice]:
