@@ -12,24 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Baseline,
-    Bound,
-    Criterion,
-    DType,
-    Mutant,
-    OpCall,
-    Operator,
-    OutputSpec,
-    ParamField,
-    ParamMessage,
-    Status,
-    TensorSpec,
-    Theory,
-    axis,
-    mistakes,
-)
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, DType, Mutant, OpCall, Operator, Status, mistakes
 from mluops_gtest.authoring.c_api import c_function
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.narrowing import wrapped
@@ -54,7 +38,7 @@ def moe_operator(
     name: str,
     numbers: tuple[int, int],
     operands: Operands,
-    criteria: tuple[Criterion, ...],
+    criteria: tuple[mg.Criterion, ...],
     answer: Answer,
     *,
     suspects: Mapping[str, Write] = MappingProxyType({}),
@@ -65,39 +49,40 @@ def moe_operator(
     title, output = name.title().replace("_", ""), operands.output
     inputs = [one for one in _INPUTS if one in operands.both or one in _POSITIONS]
 
-    def declared(id_: str, becomes: str = "") -> TensorSpec:
+    def declared(id_: str, becomes: str = "") -> mg.TensorSpec:
         # Nobody looks at layouts.
         if id_ in _POSITIONS:
-            return TensorSpec(id_, shape(id_), (DType.INT32,), None, names=_POSITIONS[id_], outside="skipped")
-        return TensorSpec(id_, shape(id_), (DType.FLOAT,), None, becomes=becomes)
+            return mg.TensorSpec(id_, shape(id_), (DType.INT32,), None, names=_POSITIONS[id_], outside="skipped")
+        return mg.TensorSpec(id_, shape(id_), (DType.FLOAT,), None, becomes=becomes)
 
     def shape(id_: str) -> str:
         rows = "num_experts·capacity" if id_.startswith("dispatch") else "samples"
         return f"[{rows}, hidden]" if id_ in ROWS else f"[{rows}]"
 
-    def reference(call: OpCall) -> Baseline:
-        return Baseline({output: answer(call, routed(call))})
+    def reference(call: OpCall) -> mg.Baseline:
+        return mg.Baseline({output: answer(call, routed(call))})
 
-    def bound(call: OpCall) -> dict[str, Bound]:
+    def bound(call: OpCall) -> dict[str, mg.Bound]:
         # One product; what is no product is the same bit for bit.
         magnitude = np.abs(answer(call, routed(call)))
         if kept is not None:
             magnitude[kept(call)] = 0
-        return {output: Bound(magnitude, 1)}
+        return {output: mg.Bound(magnitude, 1)}
 
-    def theory(call: OpCall) -> Theory:
+    def theory(call: OpCall) -> mg.Theory:
         # Routing and gates, or sums; the rows that are read, and those that are read or written.
         samples, hidden = call.param("samples"), call.param("hidden")
         met = len(routed(call).samples) * hidden
         other = samples * hidden if output == "grad_input" else met
-        return Theory(io_bytes=12 * samples + 4 * (met + other), ops=met * (1 + (output == "grad_gates")))
+        return mg.Theory(io_bytes=12 * samples + 4 * (met + other), ops=met * (1 + (output == "grad_gates")))
 
     def as_output(write: Write) -> Suspect:
         return lambda call: {output: write(call)}
 
+    fields = tuple(mg.ParamField(one, number, least=0) for number, one in enumerate(FIELDS, 1))
     held = [declared("dispatch_before", output)] if output == "dispatch" else []
     common = {
-        "axes": {"samples": axis("samples", of="indices"), "hidden": axis("hidden", of=inputs[-1])},
+        "axes": {"samples": mg.axis("samples", of="indices"), "hidden": mg.axis("hidden", of=inputs[-1])},
         "c_api": c_function(f"mluOp{title}"),
         "bound": bound,
         "recipes": operands.recipes,
@@ -108,13 +93,8 @@ def moe_operator(
         released_name=name,
         op_type=(name.upper(), numbers[0]),
         inputs=(*map(declared, inputs), *held),
-        outputs=(OutputSpec(output, shape(output), {DType.FLOAT: criteria}, None, kept=kept),),
-        params=ParamMessage(
-            f"{name}_param",
-            numbers[1],
-            f"{title}Param",
-            tuple(ParamField(one, number, least=0) for number, one in enumerate(FIELDS, 1)),
-        ),
+        outputs=(mg.OutputSpec(output, shape(output), {DType.FLOAT: criteria}, None, kept=kept),),
+        params=mg.ParamMessage(f"{name}_param", numbers[1], f"{title}Param", fields),
         reference=reference,
         theory=theory,
         suspects={words: as_output(write) for words, write in {**_suspects(operands, answer), **suspects}.items()},
@@ -193,10 +173,10 @@ class _Entries(NamedTuple):
         """The slots of the samples of which that holds."""
         return np.where(holds, self.slots, -1)
 
-    def first_of_slot(self) -> Array:
-        """bool [S]: no sample before this one has its slot."""
-        _, first = np.unique(self.within(self.slots), return_index=True)
-        return np.isin(np.arange(len(self.slots)), first)
+
+def _first_of_slot(c: _Entries) -> Array:
+    _, first = np.unique(c.within(c.slots), return_index=True)
+    return c.tested(c.fits & np.isin(np.arange(len(c.slots)), first))
 
 
 # Words behind "as if", and the slots; those outside of dispatch are none.
@@ -217,7 +197,7 @@ _ROUTES: Final[dict[str, Callable[[_Entries], Array]]] = {
     "experts are counted from 1": lambda c: c.within(c.slots - c.k),
     "location 0 is none": lambda c: c.tested(c.fits & (c.place != 0)),
     "the last slot of an expert is none": lambda c: c.tested(c.fits & (c.place < c.k - 1)),
-    "only the first sample of a slot counts": lambda c: c.tested(c.fits & c.first_of_slot()),
+    "only the first sample of a slot counts": _first_of_slot,
     "whole tiles of 64 samples count": lambda c: c.within(c.slots)[: len(c.slots) // _TILE * _TILE or _TILE],
 }
 _GATES: Final[dict[str, Callable[[Array], Array]]] = {
@@ -348,7 +328,7 @@ def _of_gradients(operator: Operator, answer: Answer) -> Iterator[Mutant]:
         return Status.BAD_PARAM if call.param("samples") > call.tensor("dispatch").dims[0] else right(call)
 
     yield mistakes.left("unrouted_left", "does not clear what is not routed", right, output, unrouted)
-    for axis_, what in enumerate(("slots", "hidden") if output == "grad_gates" else ("slots",)):
+    for axis_, what in enumerate(("slots", "columns") if output == "grad_gates" else ("slots",)):
         message = f"does not clear gradients without {what}"
         yield mistakes.left(f"no_{what}_left", message, right, output, partial(empty, axis_))
     yield _computed(operator, "masked", "multiplies with 0 what is not routed", masked)

@@ -115,7 +115,7 @@ _SPECIAL_GATES: Final = (0.0, -1.0, 1.0, 2.0**100)
 # What rows of a dispatch hold that nobody writes: NaN with any payload, infinities.
 _HELD: Final = BitPatterns("dispatch_before", "sorts", KINDS)
 # Parameters that are not declared.
-_DEFAULTS: Final = {"samples": 12, "capacity": 5, "hidden": 4, "num_experts": 3}
+DEFAULTS: Final[dict[str, Any]] = {"samples": 12, "capacity": 5, "hidden": 4, "num_experts": 3}
 # What is looked at for conditioning: small cases wholly, network cases by their first samples.
 _CONDITION_PRODUCTS: Final = 1 << 20
 
@@ -199,18 +199,18 @@ class Operands:
         gates: Gates = "drawn",
     ) -> RecipeOutput:
         """Samples routed in that way, operands of these kinds."""
-        p = complete(params)
+        p = {**DEFAULTS, **params}
         return self.made(draw, p, dtype, *draw_routing(draw, p, where), self.values(draw, p, values, gates))
 
     def listed(self, draw: Draw, params: Params, dtype: DType, *, indices: Ints, locations: Ints) -> RecipeOutput:
         """The routing that the declaration lists."""
-        p = complete({**params, "samples": len(indices)})
+        p = {**DEFAULTS, **params, "samples": len(indices)}
         experts, places = (np.array(one, "<i4") for one in (indices, locations))
         return self.made(draw, p, dtype, experts, places, self.values(draw, p, "full"))
 
     def special(self, draw: Draw, params: Params, dtype: DType, *, kind: str) -> RecipeOutput:
         """Values that are not finite in every other column of the rows that one sample reads, or where none does."""
-        p = complete(params)
+        p = {**DEFAULTS, **params}
         indices, locations = draw_routing(draw, p, "sides")
         samples, slots = routed_by(p, indices, locations)
         made = self.values(draw, p, "full")
@@ -284,8 +284,3 @@ class Operands:
                 at["hidden"] * (2 * at["samples"] + at["capacity"] * at["num_experts"]) + 3 * at["samples"]
             ),
         )
-
-
-def complete(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters with a default for each that is not declared."""
-    return {**_DEFAULTS, **params}

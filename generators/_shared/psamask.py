@@ -11,28 +11,8 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Draw,
-    DType,
-    Layout,
-    Mutant,
-    OpCall,
-    Operator,
-    OutputSpec,
-    ParamField,
-    ParamMessage,
-    Params,
-    RecipeOutput,
-    SizedAxis,
-    Status,
-    TensorSpec,
-    Theory,
-    axis,
-    checks,
-    exact,
-    mistakes,
-)
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, Draw, DType, Layout, OpCall, Operator, Status, checks, mistakes
 from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
 from mluops_gtest.authoring.copy_of import CopyOf, define_copies, wrong_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
@@ -162,7 +142,8 @@ class Psamask:
         direction, number = ("forward", 134658) if self.is_forward else ("backward", 134659)
         name, title = f"psamask_{direction}", f"Psamask{direction.capitalize()}"
         shapes = {self.masks: "[N, H, W, h_mask·w_mask]", self.maps: "[N, H, W, H·W]"}
-        fields = (ParamField(one, at, label="required") for at, one in enumerate(("h_mask", "w_mask", "psa_type"), 1))
+        names = ("h_mask", "w_mask", "psa_type")
+        fields = tuple(mg.ParamField(one, number, label="required") for number, one in enumerate(names, 1))
         # psa_type comes before the tensors, though it is the last field of files.
         arguments = (*scalar("psa_type"), *tensor(self.fed), *scalar("h_mask", "w_mask"), *tensor(self.output))
         both = (self.output, self.fed)
@@ -172,11 +153,11 @@ class Psamask:
             op_type=(name.upper(), number),
             summary=summary,
             # mmcv's tensors are NCHW: the same numbers, with the channels moved.
-            inputs=(TensorSpec(self.fed, shapes[self.fed], (DType.FLOAT,), (Layout.NHWC,)),),
+            inputs=(mg.TensorSpec(self.fed, shapes[self.fed], (DType.FLOAT,), (Layout.NHWC,)),),
             # A pure copy (§1.5.1): diff3 = 0. §3.2.1: the operator clears it itself, which mmcv leaves to its caller.
-            outputs=(OutputSpec(self.output, shapes[self.output], {DType.FLOAT: exact()}, (Layout.NHWC,)),),
-            params=ParamMessage(f"{name}_param", number, f"{title}Param", tuple(fields)),
-            axes={what: axis(one, of=self.fed) for what, one in (("batches", "N"), ("height", "H"), ("width", "W"))},
+            outputs=(mg.OutputSpec(self.output, shapes[self.output], {DType.FLOAT: mg.exact()}, (Layout.NHWC,)),),
+            params=mg.ParamMessage(f"{name}_param", number, f"{title}Param", fields),
+            axes={what: mg.axis(one, of=self.fed) for what, one in (("batches", "N"), ("height", "H"), ("width", "W"))},
             sizes=self._sizes(),
             # The device is not checked. The library makes BAD_PARAM of strides and large sizes, where the header has
             # NOT_SUPPORTED.
@@ -207,13 +188,13 @@ class Psamask:
             exact=self.elements,
             torch_kernel=self.torch_kernel,
         )
-        names = {**{one: words for one, words, _ in _READINGS}, "cells_summed": _SUMMED}
-        return replace(operator, mutants=(*mistakes.suspected(operator, names), *self._mutants()))
+        mutants = {**{one: words for one, words, _ in _READINGS}, "cells_summed": _SUMMED}
+        return replace(operator, mutants=(*mistakes.suspected(operator, mutants), *self._mutants()))
 
-    def _sizes(self) -> Mapping[str, SizedAxis]:
+    def _sizes(self) -> Mapping[str, mg.SizedAxis]:
         """The lengths of masks: no axis is one of them alone."""
 
-        def along(name: str, number: int) -> SizedAxis:
+        def along(name: str, number: int) -> mg.SizedAxis:
             def without(call: OpCall, index: int) -> Mapping[str, Array]:
                 source, target = self._places(call)
                 channels = (source if self.is_forward else target) % call.tensor(self.masks).dims[3]
@@ -221,7 +202,7 @@ class Psamask:
                 fed.reshape(len(fed), -1)[:, source[divmod(channels, call.param("w_mask"))[number] == index]] = 0
                 return {self.fed: fed}
 
-            return SizedAxis(self.masks, 3, lambda call: int(call.param(name)), without)
+            return mg.SizedAxis(self.masks, 3, lambda call: int(call.param(name)), without)
 
         return {"mask_height": along("h_mask", 0), "mask_width": along("w_mask", 1)}
 
@@ -262,11 +243,11 @@ class Psamask:
         places[target] = source
         return CopyOf(values.reshape(len(values), -1), places, dims)
 
-    def theory(self, call: OpCall) -> Theory:
+    def theory(self, call: OpCall) -> mg.Theory:
         """What is copied, and all that is written; no operation."""
         copied = len(meeting(self.lengths(call), COLLECT)[0])
         written = call.tensor(self.output).desc.count
-        return Theory(io_bytes=4 * (call.tensor(self.fed).dims[0] * copied + written), ops=0)
+        return mg.Theory(io_bytes=4 * (call.tensor(self.fed).dims[0] * copied + written), ops=0)
 
     def elements(self, call: OpCall) -> Mapping[str, ExactElement]:
         """§3.1 word by word."""
@@ -386,7 +367,7 @@ class Psamask:
                 result[target] = np.bincount(cells, image[source])[cells]
         return {self.output: out}
 
-    def _mutants(self) -> tuple[Mutant, ...]:
+    def _mutants(self) -> tuple[mg.Mutant, ...]:
         """Mistakes beside those of reading."""
         output, right = self.output, self.kernel
 
@@ -407,11 +388,11 @@ class Psamask:
 
             return where
 
-        def refusing(name: str, what: str, number: int) -> Mutant:
+        def refusing(name: str, what: str, number: int) -> mg.Mutant:
             def run(call: OpCall) -> Status:
                 return right(call) if self._lacking(call)[number] <= 0 else Status.NOT_SUPPORTED
 
-            return Mutant(name, f"refuses a mask where no {what} fit", run)
+            return mg.Mutant(name, f"refuses a mask where no {what} fit", run)
 
         def last(axis: int) -> Callable[[OpCall], Any]:
             return lambda _: (*(slice(None),) * axis, slice(-1, None))
@@ -420,14 +401,12 @@ class Psamask:
             *wrong_copies(output, self.copies, row="image"),
             mistakes.spoilt("idle_times_0", "multiplies what meets nothing with 0", right, times_0),
             *(
-                mistakes.left(
-                    f"clears_first_{what}", f"clears the first {what} alone", right, output, behind_first(axis)
-                )
-                for axis, what in enumerate(("image", "row", "column"))
+                mistakes.left(f"clears_first_{what}", f"clears the first {what} alone", right, output, behind_first(at))
+                for at, what in enumerate(("image", "row", "column"))
             ),
             *(
-                mistakes.left(f"last_{what}_left", f"does not write the last {what}", right, output, last(axis))
-                for axis, what in ((1, "row"), (2, "column"), (3, "channel"))
+                mistakes.left(f"last_{what}_left", f"does not write the last {what}", right, output, last(at))
+                for at, what in ((1, "row"), (2, "column"), (3, "channel"))
             ),
             *mistakes.tails_left(right, output, 1, "rows", (4, 16)),
             *mistakes.tails_left(right, output, 2, "columns", (4, 16)),
@@ -445,7 +424,7 @@ class Psamask:
     def laid(
         self,
         draw: Draw,
-        params: Params,
+        params: mg.Params,
         _: DType,
         *,
         batches: int = 2,
@@ -453,7 +432,7 @@ class Psamask:
         width: int = 4,
         values: Values = "full",
         idle: Literal["values", "nan"] = "values",
-    ) -> RecipeOutput:
+    ) -> mg.RecipeOutput:
         """Values of any bits; what meets nothing holds some, too, or NaN."""
         complete: dict[str, Any] = {"h_mask": 3, "w_mask": 5, "psa_type": COLLECT, **params}
         lengths = Lengths(height, width, complete["h_mask"], complete["w_mask"])
@@ -466,7 +445,7 @@ class Psamask:
             if not unused.size:
                 raise ValueError("every value is used; give a mask that leaves the image, or one that does not fill it")
             fed.reshape(batches, -1)[:, unused] = np.float32(np.nan)
-        return RecipeOutput({self.fed: fed}, complete, outputs={self.output: (batches, height, width, made)})
+        return mg.RecipeOutput({self.fed: fed}, complete, outputs={self.output: (batches, height, width, made)})
 
     def _space(self) -> Space:
         params, data = ("h_mask", "w_mask", "psa_type"), ("batches", "height", "width", "values")

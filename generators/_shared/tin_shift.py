@@ -10,24 +10,8 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Check,
-    Draw,
-    DType,
-    Mutant,
-    OpCall,
-    Operator,
-    OutputSpec,
-    Params,
-    RecipeOutput,
-    Status,
-    TensorSpec,
-    axis,
-    checks,
-    exact,
-    mistakes,
-)
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, Draw, DType, Mutant, OpCall, Operator, Status, axis, checks, mistakes
 from mluops_gtest.authoring.c_api import c_function
 from mluops_gtest.authoring.copy_of import CopyOf, define_copies, wrong_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
@@ -60,15 +44,6 @@ def _moved(values: Array, by: Array, origin: Callable[[Array, int], Array] = lam
     return CopyOf(values.reshape(batches, -1, pixels), places.reshape(batches, -1), values.shape)
 
 
-def _by_other_groups(group: Callable[[Array, int, int], Array]) -> Callable[[Array, Array, Array], Array]:
-    """With the group of a channel by another rule, given C and G."""
-
-    def read(x: Array, s: Array, _: Array) -> Array:
-        return _moved(x, s[:, group(np.arange(x.shape[2]), x.shape[2], s.shape[1])].astype(np.int64)).copied()
-
-    return read
-
-
 def _along(axis_: int) -> Callable[[Array, Array, Array], Array]:
     """By the shifts of the first channel, or batch, along another axis."""
 
@@ -95,9 +70,10 @@ _READINGS: Final[tuple[tuple[str, str, Callable[[Array, Array, Array], Array]], 
      lambda x, _, by: _moved(x, np.fmod(by, x.shape[1])).copied()),
     ("first_batch_for_all", "every batch is shifted as the first",
      lambda x, _, by: _moved(x, np.broadcast_to(by[:1], by.shape)).copied()),
-    ("interleaved_groups", "groups are interleaved", _by_other_groups(lambda c, _, groups: c % groups)),
+    ("interleaved_groups", "groups are interleaved",
+     lambda x, s, _: _moved(x, s[:, np.arange(x.shape[2]) % s.shape[1]]).copied()),
     ("groups_of_g_channels", "a group has as many channels as there are groups",
-     _by_other_groups(lambda c, _, groups: np.minimum(c // groups, groups - 1))),
+     lambda x, s, _: _moved(x, s[:, np.minimum(np.arange(x.shape[2]) // s.shape[1], s.shape[1] - 1)]).copied()),
     ("shifts_transposed", "shifts are read as [G, N]",
      lambda x, s, _: _moved(x, _by_channel(s.reshape(s.shape[::-1]).T, x.shape[2])).copied()),
     ("frames_and_channels_exchanged", "values are read as [N, C, T, HW]",
@@ -116,20 +92,44 @@ class TinShift:
 
     def operator(self, direction: str, number: int, *, summary: str, reversed_words: str) -> Operator:
         """Forward or backward; the words are those for a shift in the other direction."""
-        name = f"tin_shift_{direction}"
-        symbols = {"batches": "N", "frames": "T", "channels": "C", "pixels": "HW"}
+
+        def shape(call: OpCall) -> tuple[int, ...]:
+            return (*call.tensor(self.fed).dims, call.tensor("shifts").dims[1])
+
+        def fits(call: OpCall) -> bool:
+            return shape(call)[2] % shape(call)[4] == 0
+
+        name, symbols = f"tin_shift_{direction}", {"batches": "N", "frames": "T", "channels": "C", "pixels": "HW"}
+        shifts = mg.TensorSpec("shifts", "[N, G]", (DType.INT32,), None)
         operator = Operator(
             name=name,
             released_name=name,
             op_type=(name.upper(), number),
             summary=summary,
             # Nobody looks at layouts. §1.4 sets no range: a shift by T and more leaves zeros.
-            inputs=(TensorSpec(self.fed, _SHAPE, FLOATS, None), TensorSpec("shifts", "[N, G]", (DType.INT32,), None)),
+            inputs=(mg.TensorSpec(self.fed, _SHAPE, FLOATS, None), shifts),
             # A pure copy (§1.5.1): diff3 = 0.
-            outputs=(OutputSpec(self.output, _SHAPE, dict.fromkeys(FLOATS, exact()), None),),
+            outputs=(mg.OutputSpec(self.output, _SHAPE, dict.fromkeys(FLOATS, mg.exact()), None),),
             # §1.1 calls G "group_size" and T "num_segments", which mmcv calls G.
             axes={**{one: axis(of, of=self.fed) for one, of in symbols.items()}, "groups": axis("G", of="shifts")},
-            checks=self._checks(),
+            # In normative order; neither the device nor a layout is checked.
+            checks=(
+                checks.handle("§3.5"),
+                checks.descriptors(doc="§3.5"),
+                checks.ranks(doc="§3.5"),
+                checks.require("channels", lambda call: shape(call)[2] != 0, "there must be channels", "§1.1"),
+                checks.require("groups", lambda call: shape(call)[4] != 0, "there must be groups", "§1.1"),
+                checks.require("whole_groups", fits, "groups must divide channels", "§1.2"),
+                checks.dims(*(f"{self.output}.{number}" for number in range(4)), "shifts.0", doc="§3.5"),
+                checks.strided(doc="§1.4"),
+                checks.dtypes("shifts", self.fed, f"{self.output} = {self.fed}", doc="§1.4"),
+                checks.require("batches", lambda call: shape(call)[0] != 0, "there must be batches", "§1.1"),
+                checks.require("pixels", lambda call: shape(call)[3] != 0, "there must be pixels", "§1.1"),
+                checks.large(doc="released"),
+                # §1.1: T alone may be 0.
+                checks.empty(self.fed, doc="§1.1"),
+                checks.pointers(doc="§3.5"),
+            ),
             subsumed={f"{self.output}_large": f"{self.output} has the dims of {self.fed}, which is asked first"},
             definition=define_copies(self.output, self.copies, row="clip"),
             kernel=self.kernel,
@@ -144,32 +144,6 @@ class TinShift:
         names = {one: words or reversed_words for one, words, _ in _READINGS}
         return replace(operator, mutants=(*mistakes.suspected(operator, names), *self._mutants()))
 
-    def _checks(self) -> tuple[Check, ...]:
-        """In normative order; neither the device nor a layout is checked."""
-
-        def shape(call: OpCall) -> tuple[int, ...]:
-            return (*call.tensor(self.fed).dims, call.tensor("shifts").dims[1])
-
-        return (
-            checks.handle("§3.5"),
-            checks.descriptors(doc="§3.5"),
-            checks.ranks(doc="§3.5"),
-            checks.require("channels", lambda call: shape(call)[2] != 0, "there must be channels", "§1.1"),
-            checks.require("groups", lambda call: shape(call)[4] != 0, "there must be groups", "§1.1"),
-            checks.require(
-                "whole_groups", lambda call: shape(call)[2] % shape(call)[4] == 0, "groups must divide channels", "§1.2"
-            ),
-            checks.dims(*(f"{self.output}.{number}" for number in range(4)), "shifts.0", doc="§3.5"),
-            checks.strided(doc="§1.4"),
-            checks.dtypes("shifts", self.fed, f"{self.output} = {self.fed}", doc="§1.4"),
-            checks.require("batches", lambda call: shape(call)[0] != 0, "there must be batches", "§1.1"),
-            checks.require("pixels", lambda call: shape(call)[3] != 0, "there must be pixels", "§1.1"),
-            checks.large(doc="released"),
-            # §1.1: T alone may be 0.
-            checks.empty(self.fed, doc="§1.1"),
-            checks.pointers(doc="§3.5"),
-        )
-
     def copies(self, call: OpCall) -> CopyOf:
         """Zeros are the operator's work."""
         values, shifts = call.arrays(self.fed, "shifts")
@@ -177,7 +151,7 @@ class TinShift:
 
     def _as_read(self, read: Callable[[Array, Array, Array], Array]) -> Suspect:
         def suspect(call: OpCall) -> Mapping[str, Array]:
-            values, shifts = call.arrays(self.fed, "shifts")
+            values, shifts = call.array(self.fed), call.array("shifts").astype(np.int64)
             out = np.ascontiguousarray(read(values, shifts, _by_channel(shifts, values.shape[2])))
             return {self.output: out.reshape(values.shape)}
 
@@ -254,9 +228,9 @@ class TinShift:
         """Mistakes beside those of reading; each is right but for its name."""
         output, right = self.output, self.kernel
 
-        def with_shifts(name: str, message: str, change: Callable[[Array], Array]) -> Mutant:
+        def by_other(change: Callable[[Array], Array]) -> Callable[[OpCall], Status]:
             read = misread(shifts=lambda shifts: change(shifts.astype(np.int64)).astype("<i4"))
-            return Mutant(name, message, lambda call: right(read(call)))
+            return lambda call: right(read(call))
 
         def masked(call: OpCall) -> None:
             """What comes from no frame is 0 times the nearest one."""
@@ -272,21 +246,20 @@ class TinShift:
 
         return (
             *(
-                with_shifts(f"shifts_in_{name}", f"keeps shifts in {words}", narrow)
+                Mutant(f"shifts_in_{name}", f"keeps shifts in {words}", by_other(narrow))
                 for name, words, narrow in NARROW
                 if name.startswith("int")
             ),
-            with_shifts(
-                "smallest_is_none",
-                "takes −2^31, whose magnitude no int32 holds, for no shift",
-                lambda shifts: np.where(shifts == _SMALLEST, 0, shifts),
-            ),
-            with_shifts("shifts_up_to_7", "moves by 7 frames at most", lambda shifts: shifts.clip(-7, 7)),
+            # −2^31 has a magnitude that no int32 holds.
+            Mutant("smallest_is_none", "takes −2^31 for no shift", by_other(lambda s: np.where(s == _SMALLEST, 0, s))),
+            Mutant("shifts_up_to_7", "moves by 7 frames at most", by_other(lambda shifts: shifts.clip(-7, 7))),
             *wrong_copies(output, self.copies, row="clip"),
             mistakes.spoilt("masked", "multiplies what leaves the frames with 0", right, masked),
             mistakes.left("odd_half_left", "copies halves in pairs", right, output, odd_pixel),
-            mistakes.left("last_channel_left", "does not write the last channel", right, output, _last(2)),
-            mistakes.left("last_frame_left", "does not write the last frame", right, output, _last(1)),
+            mistakes.left(
+                "last_channel_left", "does not write the last channel", right, output, lambda _: np.s_[:, :, -1:]
+            ),
+            mistakes.left("last_frame_left", "does not write the last frame", right, output, lambda _: np.s_[:, -1:]),
             *mistakes.tails_left(right, output, 1, "frames", (4, 64)),
             *mistakes.tails_left(right, output, 2, "channels", (4, 64)),
             *mistakes.tails_left(right, output, 3, "pixels", (16, 64)),
@@ -303,7 +276,7 @@ class TinShift:
     def shifted(
         self,
         draw: Draw,
-        params: Params,
+        params: mg.Params,
         dtype: DType,
         *,
         batches: int = 2,
@@ -314,7 +287,7 @@ class TinShift:
         shifts: tuple[int, ...] = (),
         most: int = 0,
         values: Values = "full",
-    ) -> RecipeOutput:
+    ) -> mg.RecipeOutput:
         """Values of any bits; the shifts that are listed, again and again, or drawn up to `most`, by default T + 1."""
         if channels % groups or len(shifts) > batches * groups:
             raise ValueError("groups must divide channels, and no more shifts be listed than there are")
@@ -326,7 +299,7 @@ class TinShift:
             # One shift to each side that leaves frames; the first and the last frame are seen by it.
             by.flat[-1], by.flat[0] = -min(2, frames - 1), min(1, frames - 1)
         drawn = BitPatterns(self.fed, "sorts", KINDS).drawn(draw, dtype, shape, values)
-        return RecipeOutput({self.fed: drawn, "shifts": by}, params, outputs={self.output: shape})
+        return mg.RecipeOutput({self.fed: drawn, "shifts": by}, params, outputs={self.output: shape})
 
     def _space(self) -> Space:
         """Every length, and shifts of all sizes."""
@@ -357,7 +330,7 @@ class TinShift:
             (batches, frames, channels, pixels), (_, groups) = (call.tensor(one).dims for one in (self.fed, "shifts"))
             return batches, frames, groups, channels // groups, pixels
 
-        def without(call: OpCall, start: int, stop: int) -> RecipeOutput:
+        def without(call: OpCall, start: int, stop: int) -> mg.RecipeOutput:
             values, shifts = call.arrays(self.fed, "shifts")
             left = without_rows(values.reshape(dims(call)), start, stop, number)
             left = left.reshape(*values.shape[:2], -1, values.shape[3])
@@ -365,8 +338,3 @@ class TinShift:
             return changed(call, {self.fed: left, "shifts": by}, outputs={self.output: left.shape})
 
         return Reduction(lambda call: dims(call)[number], without)
-
-
-def _last(number: int) -> Callable[[OpCall], Any]:
-    """The last place of an axis."""
-    return lambda _: (*(slice(None),) * number, slice(-1, None))

@@ -14,8 +14,6 @@ from .._shared.moe_routing import Operands, Routing, literal_or_0, rounded_produ
 
 INPUTS: Final = ("gates", "indices", "locations", "dispatch")
 
-# What is checked, in normative order.
-
 CHECKS = (
     checks.handle("§2.2"),
     checks.arch("released; the header says compute_50 or above"),

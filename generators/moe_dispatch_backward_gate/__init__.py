@@ -6,21 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    SIZE_NULL,
-    Array,
-    Bound,
-    Draw,
-    DType,
-    OpCall,
-    Params,
-    QueryChecks,
-    RecipeOutput,
-    Status,
-    c_api,
-    checks,
-    diff1_and_diff2,
-)
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, Bound, Draw, DType, OpCall, Params, RecipeOutput, Status, c_api, checks
 from mluops_gtest.authoring.exact_numbers import ExactElement, products, total
 from mluops_gtest.authoring.roundings import through_half
 from mluops_gtest.authoring.sums import lattice_unit, odd_sums
@@ -31,10 +18,7 @@ from .._shared.interpolation import shortened
 from .._shared.moe_routing import Routing, routed
 
 OPERANDS: Final = routing.Operands("input", "dispatch", "grad_gates")
-INPUTS: Final = ("indices", "locations", "input", "dispatch")
 _QUERY: Final = "mluOpGetMoeDispatchBackwardGateWorkspaceSize"
-
-# What is checked, in normative order.
 
 CHECKS = (
     checks.handle("§3.7"),
@@ -82,9 +66,8 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
     if not len(samples):
         return {"grad_gates": Bound(magnitude)}
     rows, dispatch = call.arrays("input", "dispatch")
-    pairs = np.abs(rows[samples]), np.abs(dispatch[slots])
     with np.errstate(invalid="ignore"):
-        magnitude[samples] = np.einsum("rh,rh->r", *pairs, dtype=np.float64)
+        magnitude[samples] = np.einsum("rh,rh->r", np.abs(rows[samples]), np.abs(dispatch[slots]), dtype=np.float64)
     return {"grad_gates": Bound(magnitude, rows.shape[1] + 1, unit=lattice_unit(rows, dispatch), products=True)}
 
 
@@ -108,13 +91,6 @@ def sums_by(add: Callable[[Array], Array]) -> Callable[[OpCall], Array]:
     return gradients
 
 
-def _in_half(terms: Array) -> Array:
-    sums = np.zeros(len(terms), np.float16)
-    for column in terms.T:
-        sums = (sums + column).astype(np.float16)
-    return sums
-
-
 def _whole(length: int, terms: Array) -> Array:
     """What stands behind the last whole tile, or equal share, is lost; a shorter row is not."""
     sums: Array = terms[:, : terms.shape[1] // length * length or None].sum(axis=1)
@@ -126,23 +102,17 @@ def _shares(terms: Array) -> int:
     return max(1, TASKS // max(1, len(terms)))
 
 
-def _last_share(terms: Array) -> Array:
-    """Partial sums are assigned, so the last task's remains."""
-    sums: Array = np.array_split(terms, min(_shares(terms), terms.shape[1]), axis=1)[-1].sum(axis=1)
-    return sums
-
-
 SUSPECTS: Final[dict[str, Callable[[Array], Array]]] = {
     "the largest product is taken": lambda terms: terms.max(axis=1),
     "products have no sign": lambda terms: np.abs(terms).sum(axis=1),
     "sums are divided by H": lambda terms: terms.mean(axis=1),
-    "sums are made in half": _in_half,
+    "sums are made in half": lambda terms: np.cumsum(terms, axis=1, dtype=np.float16)[:, -1],
     "products are rounded to tf32": lambda terms: shortened(terms, 11).sum(axis=1),
     "sums are rounded to half": lambda terms: through_half(terms.sum(axis=1)),
     "only the first tile of 16 columns counts": lambda terms: terms[:, :_TILE].sum(axis=1),
     "only whole tiles of 16 columns count": lambda terms: _whole(_TILE, terms),
     "what H leaves behind equal shares of tasks is lost": lambda terms: _whole(_shares(terms), terms),
-    "partial sums of tasks are assigned": _last_share,
+    "partial sums of tasks are assigned": lambda t: np.array_split(t, _shares(t), axis=1)[-1].sum(axis=1),
     "the workspace is not cleared between samples": lambda terms: np.cumsum(terms.sum(axis=1)),
 }
 
@@ -179,8 +149,8 @@ def kernel(call: OpCall) -> Status:
     if hidden == 0 or call.tensor("dispatch").dims[0] == 0:
         call.array("grad_gates")[...] = 0
         return Status.SUCCESS
-    pointers = (*INPUTS, "grad_gates")
-    if (call.workspace is None and call.workspace_size > 0) or any(call.tensor(name).null for name in pointers):
+    names = (*call.inputs, *call.outputs)
+    if (call.workspace is None and call.workspace_size > 0) or any(call.tensor(name).null for name in names):
         return Status.BAD_PARAM
     slots, rows, dispatch, grad = routing.slots_read(call), *call.arrays("input", "dispatch", "grad_gates")
     grad[...] = 0
@@ -215,7 +185,7 @@ def cancel(
 
     a is odd and has 6 bits, b has 12, and |δ| is 1, 2 or 3, with one sign in a row: all sums are of one magnitude.
     """
-    p = routing.complete(params)
+    p = {**routing.DEFAULTS, **params}
     if p["hidden"] % 2 or p["hidden"] > _MOST_HIDDEN:
         raise ValueError(f"rows of {p['hidden']} columns do not cancel in pairs exactly; give an even number up to 64")
     pairs, slots = p["hidden"] // 2, p["num_experts"] * p["capacity"]
@@ -232,7 +202,7 @@ def cancel(
 
 def columns(draw: Draw, params: Params, dtype: DType, *, at: tuple[int, ...], others: float = 0.0) -> RecipeOutput:
     """Positive products in the columns that are listed; `others` is the factor of all other columns."""
-    p = routing.complete(params)
+    p = {**routing.DEFAULTS, **params}
     values = OPERANDS.values(draw, p, "positive")
     factors = np.full(p["hidden"], others, np.float32)
     factors[list(at)] = 1
@@ -244,11 +214,11 @@ OPERATOR = moe.moe_operator(
     "moe_dispatch_backward_gate",
     (1304, 135246),
     OPERANDS,
-    diff1_and_diff2(3e-3),  # §1.5.1
+    mg.diff1_and_diff2(3e-3),  # §1.5.1
     dots,
     summary="Sums for every sample the products of its row and the slot that it went to; 0 if there is none.",
     checks=CHECKS,
-    queries={_QUERY: QueryChecks(("handle_null", "arch", "input_desc_null", SIZE_NULL))},
+    queries={_QUERY: mg.QueryChecks(("handle_null", "arch", "input_desc_null", mg.SIZE_NULL))},
     subsumed=moe.never_large("indices", "locations", "grad_gates"),
     bound=bound,
     kernel=kernel,

@@ -13,10 +13,6 @@ from mluops_gtest.authoring.suspects import misread
 from .._shared import moe_dispatch as moe
 from .._shared.moe_routing import Operands, Routing, literal_slot, rounded_products, routed, slots_read, torch_routing
 
-INPUTS: Final = ("gates", "indices", "locations", "input")
-
-# What is checked, in normative order.
-
 CHECKS = (
     checks.handle("§2.2"),
     checks.arch("released; the header says compute_50 or above"),
@@ -80,10 +76,10 @@ def _cleared(call: OpCall) -> Array:
 
 
 def _last_tile_misplaced(call: OpCall) -> Array:
-    # The listing's own: the last partial tile begins at the number of tiles times its own length.
+    """§3.1.3's own: the last partial tile begins at the number of tiles times its own length."""
     tiles, rest = divmod(call.param("samples"), 64)
     read = np.concatenate([np.arange(tiles * 64), tiles * rest + np.arange(rest)])
-    call = misread(**dict.fromkeys(INPUTS, lambda array: array[read]))(call)
+    call = misread(**dict.fromkeys(call.inputs, lambda array: array[read]))(call)
     return written(call, routed(call))
 
 
@@ -121,7 +117,7 @@ def kernel(call: OpCall) -> Status:
         return refused
     if 0 in call.tensor("input").dims:
         return Status.SUCCESS
-    if any(call.tensor(name).null for name in (*INPUTS, "dispatch")):
+    if any(call.tensor(name).null for name in (*call.inputs, *call.outputs)):
         return Status.BAD_PARAM
     slots, gates, rows, dispatch = slots_read(call), *call.arrays("gates", "input", "dispatch")
     with np.errstate(over="ignore", invalid="ignore"):
