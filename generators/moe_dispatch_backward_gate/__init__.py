@@ -13,11 +13,11 @@ from mluops_gtest.authoring.roundings import through_half
 from mluops_gtest.authoring.sums import lattice_unit, odd_sums
 
 from .._shared import moe_dispatch as moe
-from .._shared import moe_routing as routing
+from .._shared import moe_routing
 from .._shared.interpolation import shortened
 from .._shared.moe_routing import Routing, routed
 
-OPERANDS: Final = routing.Operands("input", "dispatch", "grad_gates")
+OPERANDS: Final = moe_routing.Operands("input", "dispatch", "grad_gates")
 _QUERY: Final = "mluOpGetMoeDispatchBackwardGateWorkspaceSize"
 
 CHECKS = (
@@ -44,12 +44,12 @@ CHECKS = (
 _BLOCK: Final = 1 << 21
 
 
-def dots(call: OpCall, those: Routing) -> Array:
+def dots(call: OpCall, routing: Routing) -> Array:
     """Σ_j dispatch[slot(i), j] · input[i, j] for what is routed, +0 for the rest: the operator clears it (§3.1)."""
     grad = np.zeros(call.tensor("grad_gates").dims, np.float32)
     step = max(1, _BLOCK // max(1, call.param("hidden")))
-    for start in range(0, len(those.samples), step):
-        samples, slots = (one[start : start + step] for one in those)
+    for start in range(0, len(routing.samples), step):
+        samples, slots = (one[start : start + step] for one in routing)
         with np.errstate(over="ignore", invalid="ignore"):
             # + 0.0: no sum is −0.
             terms = products(call.array("input")[samples], call.array("dispatch")[slots])
@@ -126,7 +126,7 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     def dot(slot: int, sample: int) -> Fraction | float:
         return total(products(call.array("dispatch")[slot], call.array("input")[sample]))
 
-    return {"grad_gates": routing.literal_or_0(call, dot)}
+    return {"grad_gates": moe_routing.literal_or_0(call, dot)}
 
 
 # The kernel that the numpy backend runs. §3.3: fewer samples than tasks are shared, and their parts are added up last.
@@ -152,7 +152,7 @@ def kernel(call: OpCall) -> Status:
     names = (*call.inputs, *call.outputs)
     if (call.workspace is None and call.workspace_size > 0) or any(call.tensor(name).null for name in names):
         return Status.BAD_PARAM
-    slots, rows, dispatch, grad = routing.slots_read(call), *call.arrays("input", "dispatch", "grad_gates")
+    slots, rows, dispatch, grad = moe_routing.slots_read(call), *call.arrays("input", "dispatch", "grad_gates")
     grad[...] = 0
     with np.errstate(over="ignore", invalid="ignore"):
         for sample in np.flatnonzero(slots >= 0):
@@ -166,7 +166,7 @@ def kernel(call: OpCall) -> Status:
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write grad_gates."""
-    samples, slots = routing.torch_routing(call, inputs)
+    samples, slots = moe_routing.torch_routing(call, inputs)
     # Only what is routed is multiplied: 0 · NaN is NaN.
     sums = (inputs["dispatch"][slots] * inputs["input"][samples]).sum(dim=1)
     outputs["grad_gates"].zero_().index_copy_(0, samples, sums)
@@ -179,13 +179,13 @@ _MOST_HIDDEN: Final = 64
 
 
 def cancel(
-    draw: Draw, params: Params, dtype: DType, *, where: routing.Where = "any", zeros: bool = False
+    draw: Draw, params: Params, dtype: DType, *, where: moe_routing.Where = "any", zeros: bool = False
 ) -> RecipeOutput:
     """Pairs of columns a, −a against b, b + δ: narrow factors or products lose δ. With zeros δ is 0 in every other row.
 
     a is odd and has 6 bits, b has 12, and |δ| is 1, 2 or 3, with one sign in a row: all sums are of one magnitude.
     """
-    p = {**routing.DEFAULTS, **params}
+    p = {**moe_routing.DEFAULTS, **params}
     if p["hidden"] % 2 or p["hidden"] > _MOST_HIDDEN:
         raise ValueError(f"rows of {p['hidden']} columns do not cancel in pairs exactly; give an even number up to 64")
     pairs, slots = p["hidden"] // 2, p["num_experts"] * p["capacity"]
@@ -197,17 +197,17 @@ def cancel(
         delta[::2] = 0
     values = {"input": np.stack([a, -a], axis=2), "dispatch": np.stack([b, b + delta], axis=2)}
     rows = {name: value.reshape(len(value), -1).astype("<f4") for name, value in values.items()}
-    return OPERANDS.made(draw, p, dtype, *routing.draw_routing(draw, p, where), rows)
+    return OPERANDS.made(draw, p, dtype, *moe_routing.draw_routing(draw, p, where), rows)
 
 
 def columns(draw: Draw, params: Params, dtype: DType, *, at: tuple[int, ...], others: float = 0.0) -> RecipeOutput:
     """Positive products in the columns that are listed; `others` is the factor of all other columns."""
-    p = {**routing.DEFAULTS, **params}
+    p = {**moe_routing.DEFAULTS, **params}
     values = OPERANDS.values(draw, p, "positive")
     factors = np.full(p["hidden"], others, np.float32)
     factors[list(at)] = 1
     values["input"] *= factors
-    return OPERANDS.made(draw, p, dtype, *routing.draw_routing(draw, p, "any"), values)
+    return OPERANDS.made(draw, p, dtype, *moe_routing.draw_routing(draw, p, "any"), values)
 
 
 OPERATOR = moe.moe_operator(
