@@ -1,112 +1,114 @@
-"""Operators that move rows between samples and the slots of experts: routing, recipes, what kernels refuse, fuzzing.
+"""Operators that move rows between samples and the slots of experts: what the three declare alike, and mistakes.
 
-S samples, E experts with K slots each, H values in a row; slot indices[i] · K + locations[i] is a row of dispatch.
+What S, E, K and H are, and where samples go, is in moe_routing.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, get_args
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Baseline,
-    Bound,
-    Draw,
-    DType,
-    OpCall,
-    Operator,
-    OutputSpec,
-    ParamField,
-    ParamMessage,
-    Params,
-    Recipe,
-    RecipeOutput,
-    Status,
-    TensorSpec,
-    Theory,
-    axis,
-)
-from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, DType, Mutant, OpCall, Operator, Status, mistakes
+from mluops_gtest.authoring.c_api import c_function
 from mluops_gtest.authoring.left_open import find_subnormal
-from mluops_gtest.authoring.reductions import Reduction, changed, renumbered
-from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
+from mluops_gtest.authoring.narrowing import wrapped
+from mluops_gtest.authoring.roundings import flushed
+from mluops_gtest.authoring.suspects import Suspect, misread
 
-from .bit_patterns import KINDS, BitPatterns
-from .products import SUBNORMAL, Values, draw_factor
+from .interpolation import shortened
+from .moe_routing import FIELDS, ROWS, Operands, Routing, dims_of, routed, slots_read
 
-FIELDS: Final = ("samples", "capacity", "hidden", "num_experts")
-SHAPES: Final = {
-    **dict.fromkeys(("gates", "indices", "locations", "grad_gates"), "[samples]"),
-    **dict.fromkeys(("input", "grad_input"), "[samples, hidden]"),
-    **dict.fromkeys(("dispatch", "dispatch_before"), "[num_experts·capacity, hidden]"),
-}
+# In the order of files.
+_INPUTS: Final = ("gates", "indices", "locations", "input", "dispatch")
 # §1.4 and the header demand ranges; tutel marks what it drops by −1 and by K and above, and kernels, listings and
 # incumbent test all four sides and skip: so does everybody.
 _POSITIONS: Final = {"indices": "num_experts", "locations": "capacity"}
 
-
-class Routing(NamedTuple):
-    """Of the samples that are routed, in order: their numbers and their slots, int64 [R] each."""
-
-    samples: Array
-    slots: Array
-
-
-# The output as it is of a call whose samples are routed in that way.
+# The output of a call that computes, and as it is where samples are routed in that way.
+Write = Callable[[OpCall], Array]
 Answer = Callable[[OpCall, Routing], Array]
 
 
 def moe_operator(
-    name: str, numbers: tuple[int, int], inputs: tuple[str, ...], output: OutputSpec, answer: Answer, **own: Any
+    name: str,
+    numbers: tuple[int, int],
+    operands: Operands,
+    criteria: tuple[mg.Criterion, ...],
+    answer: Answer,
+    *,
+    suspects: Mapping[str, Write] = MappingProxyType({}),
+    kept: Callable[[OpCall], Array] | None = None,
+    **own: Any,
 ) -> Operator:
     """What the three declare alike, and their own; `numbers` of op_type and of the parameters, `answer` the oracle."""
-    title, result = name.title().replace("_", ""), output.id
-    named = [one for one in inputs if one != "dispatch_before"]
+    title, output = name.title().replace("_", ""), operands.output
+    inputs = [one for one in _INPUTS if one in operands.both or one in _POSITIONS]
 
-    def declared(id_: str) -> TensorSpec:
+    def declared(id_: str, becomes: str = "") -> mg.TensorSpec:
         # Nobody looks at layouts.
         if id_ in _POSITIONS:
-            return TensorSpec(id_, SHAPES[id_], (DType.INT32,), None, names=_POSITIONS[id_], outside="skipped")
-        return TensorSpec(id_, SHAPES[id_], (DType.FLOAT,), None, becomes=result if id_ not in named else "")
+            return mg.TensorSpec(id_, shape(id_), (DType.INT32,), None, names=_POSITIONS[id_], outside="skipped")
+        return mg.TensorSpec(id_, shape(id_), (DType.FLOAT,), None, becomes=becomes)
 
-    def reference(call: OpCall) -> Baseline:
-        return Baseline({result: answer(call, routed(call))})
+    def shape(id_: str) -> str:
+        rows = "num_experts·capacity" if id_.startswith("dispatch") else "samples"
+        return f"[{rows}, hidden]" if id_ in ROWS else f"[{rows}]"
 
-    def bound(call: OpCall) -> dict[str, Bound]:
+    def reference(call: OpCall) -> mg.Baseline:
+        return mg.Baseline({output: answer(call, routed(call))})
+
+    def bound(call: OpCall) -> dict[str, mg.Bound]:
         # One product; what is no product is the same bit for bit.
         magnitude = np.abs(answer(call, routed(call)))
-        if output.kept is not None:
-            magnitude[output.kept(call)] = 0
-        return {result: Bound(magnitude, 1)}
+        if kept is not None:
+            magnitude[kept(call)] = 0
+        return {output: mg.Bound(magnitude, 1)}
 
-    def theory(call: OpCall) -> Theory:
+    def theory(call: OpCall) -> mg.Theory:
         # Routing and gates, or sums; the rows that are read, and those that are read or written.
         samples, hidden = call.param("samples"), call.param("hidden")
         met = len(routed(call).samples) * hidden
-        other = samples * hidden if result == "grad_input" else met
-        return Theory(io_bytes=12 * samples + 4 * (met + other), ops=met * (1 + (result == "grad_gates")))
+        other = samples * hidden if output == "grad_input" else met
+        return mg.Theory(io_bytes=12 * samples + 4 * (met + other), ops=met * (1 + (output == "grad_gates")))
 
-    params = tuple(ParamField(one, number, least=0) for number, one in enumerate(FIELDS, 1))
+    def as_output(write: Write) -> Suspect:
+        return lambda call: {output: write(call)}
+
+    fields = tuple(mg.ParamField(one, number, least=0) for number, one in enumerate(FIELDS, 1))
+    held = [declared("dispatch_before", output)] if output == "dispatch" else []
     common = {
-        "axes": {"samples": axis("samples", of="indices"), "hidden": axis("hidden", of=named[-1])},
-        "c_api": c_function(f"mluOp{title}", arguments=(HANDLE, *tensor(*named), *scalar(*FIELDS), *tensor(result))),
+        "axes": {"samples": mg.axis("samples", of="indices"), "hidden": mg.axis("hidden", of=inputs[-1])},
+        "c_api": c_function(f"mluOp{title}"),
         "bound": bound,
-        "left_open": {"subnormal": find_subnormal},
-        "reductions": _REDUCTIONS,
+        "recipes": operands.recipes,
+        "space": operands.space(),
     }
-    return Operator(
+    operator = Operator(
         name=name,
         released_name=name,
         op_type=(name.upper(), numbers[0]),
-        inputs=tuple(map(declared, inputs)),
-        outputs=(output,),
-        params=ParamMessage(f"{name}_param", numbers[1], f"{title}Param", params),
+        inputs=(*map(declared, inputs), *held),
+        outputs=(mg.OutputSpec(output, shape(output), {DType.FLOAT: criteria}, None, kept=kept),),
+        params=mg.ParamMessage(f"{name}_param", numbers[1], f"{title}Param", fields),
         reference=reference,
         theory=theory,
+        suspects={words: as_output(write) for words, write in {**_suspects(operands, answer), **suspects}.items()},
+        left_open={"subnormal": find_subnormal},
         **{**common, **own},
     )
+
+    def flushing(call: OpCall) -> Array:
+        operator.kernel(misread(**dict.fromkeys(operands.both, flushed))(call))
+        return flushed(call.array(output))
+
+    # A device may take subnormal numbers for 0.
+    variant = _computed(operator, "tiny_floats_flushed", "reads and writes subnormal floats as 0", flushing)
+    return replace(operator, mutants=tuple(_mutants(operator, answer, operands)), variants={"subnormal": (variant,)})
 
 
 def never_large(*of_samples: str) -> dict[str, str]:
@@ -114,282 +116,220 @@ def never_large(*of_samples: str) -> dict[str, str]:
     return {f"{name}_large": "it has `samples` elements, and samples is an int32" for name in of_samples}
 
 
-def routed(call: OpCall) -> Routing:
-    """0 ≤ locations[i] < K and 0 ≤ indices[i] < E."""
-    if call.tensor("dispatch").desc.is_empty:
-        # Without slots or columns the pointers may be null.
-        return Routing(np.empty(0, np.int64), np.empty(0, np.int64))
-    return routed_by(call.params or {}, *call.arrays("indices", "locations"))
-
-
-def routed_by(params: Mapping[str, Any], indices: Array, locations: Array) -> Routing:
-    """The same before there is a call."""
-    capacity, experts = params["capacity"], params["num_experts"]
-    samples = np.flatnonzero((locations >= 0) & (locations < capacity) & (indices >= 0) & (indices < experts))
-    return Routing(samples, indices[samples].astype(np.int64) * capacity + locations[samples])
-
-
-def literal_slot(call: OpCall, sample: int) -> int | None:
-    """The slot of a sample, or None; for exact elements."""
-    if call.tensor("dispatch").desc.is_empty:
-        return None
-    index, location = (int(call.array(name)[sample]) for name in ("indices", "locations"))
-    capacity, experts = call.param("capacity"), call.param("num_experts")
-    return index * capacity + location if 0 <= index < experts and 0 <= location < capacity else None
-
-
-# What kernels of these operators do before they compute.
-
-
-def refusal(call: OpCall, *names: str, fits: bool = False) -> Status | None:
+def refusal(call: OpCall, *, fits: bool = False) -> Status | None:
     """What a kernel answers without a look at elements and pointers; `fits`: no more samples than slots."""
     if call.handle is None:
         return Status.BAD_PARAM
     if call.handle.arch < 370:
         return Status.ARCH_MISMATCH
-    tensors = {**call.inputs, **call.outputs}
-    samples, capacity, hidden, experts = (call.param(name) for name in FIELDS)
-    slots = experts * capacity
-    rows = {"input": samples, "grad_input": samples, "dispatch": slots}
-    for name in names:
-        arg = tensors[name]
-        if arg is None or arg.dims != ((rows[name], hidden) if name in rows else (samples,)):
+    params, args = {name: call.param(name) for name in FIELDS}, []
+    for name, arg in {**call.inputs, **call.outputs}.items():
+        if arg is None or arg.dims != dims_of(name, params):
             return Status.BAD_PARAM
         if arg.dtype is not (DType.INT32 if name in ("indices", "locations") else DType.FLOAT):
             return Status.BAD_PARAM
-    if min(samples, capacity, hidden, experts) < 0:
+        args.append(arg)
+    if min(params.values()) < 0:
         return Status.BAD_PARAM
-    args = [arg for name in names if (arg := tensors[name]) is not None]
     if any(arg.desc.is_strided for arg in args):
         return Status.NOT_SUPPORTED
-    if fits and samples > slots:
+    if fits and params["samples"] > params["num_experts"] * params["capacity"]:
         return Status.BAD_PARAM
     return Status.NOT_SUPPORTED if any(arg.desc.is_large for arg in args) else None
 
 
-def slots_read(call: OpCall) -> Array:
-    """int64 [S]: the slot of every sample, −1 for none; for kernels."""
-    # Read without a sign, a negative number lies behind every other.
-    experts, places = (call.array(name).view("<u4").astype(np.int64) for name in ("indices", "locations"))
-    routed = (experts < call.param("num_experts")) & (places < call.param("capacity"))
-    return np.where(routed, experts * call.param("capacity") + places, -1)
+# Mistakes about where samples go.
+
+# What kernels cut axes into.
+_TILE: Final = 64
 
 
-def torch_routing(call: OpCall, inputs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Samples that are routed, and their slots, as tensors of torch; for kernels."""
-    indices, locations = inputs["indices"].long(), inputs["locations"].long()
-    experts, capacity = call.param("num_experts"), call.param("capacity")
-    fits = (indices >= 0) & (indices < experts) & (locations >= 0) & (locations < capacity)
-    samples = fits.nonzero().squeeze(1)
-    return samples, (indices * capacity + locations)[samples]
+class _Entries(NamedTuple):
+    """indices and locations, int64 [S] each, the numbers of slots per expert and of experts, and H."""
 
-
-# Recipes. natural: every expert's locations are 0, 1, 2 … in the order of samples, and tokens beyond K are dropped.
-# distinct: no slot twice, both ends of dispatch among them; any: slots anywhere; crowded: a few slots for all samples;
-# sides: every third sample leaves the ranges by one of the four sides, in turn; none: all do.
-Where = Literal["natural", "distinct", "any", "crowded", "sides", "none"]
-Ints = tuple[int, ...]
-# drawn: as the rows; unit: in (0, 1); special: 0, −1, 1 and 2^100 beside drawn ones.
-Gates = Literal["drawn", "unit", "special"]
-# What the first and the second operand hold at one routed sample; None: what they are.
-_AT_ONE: Final[dict[str, tuple[float | None, float | None]]] = {
-    "first_nan": (np.nan, None), "first_inf": (np.inf, None), "first_negative_inf": (-np.inf, None),
-    "second_nan": (None, np.nan), "second_inf": (None, np.inf), "second_negative_inf": (None, -np.inf),
-    "zero_times_inf": (0, np.inf), "inf_times_zero": (np.inf, 0), "inf_minus_inf": (1, np.inf),
-    "overflow": (2.0**100, 2.0**100),
-}  # fmt: skip
-# Wherever no routed sample reads, where nothing may show.
-_IDLE: Final = {"idle_nan": np.nan, "idle_inf": np.inf}
-SPECIAL: Final = (*_AT_ONE, *_IDLE)
-
-_INT32: Final = (-(2**31), 2**31 - 1)
-_CROWD: Final = 3
-_SPECIAL_GATES: Final = (0.0, -1.0, 1.0, 2.0**100)
-# What rows of a dispatch hold that nobody writes: NaN with any payload, infinities.
-_HELD: Final = BitPatterns("dispatch_before", "sorts", KINDS)
-_DEFAULTS: Final = {"samples": 12, "capacity": 5, "hidden": 4, "num_experts": 3}
-
-
-def draw_routing(draw: Draw, p: Mapping[str, Any], where: Where) -> tuple[Array, Array]:
-    """int32 [S] each: indices and locations of that kind."""
-    samples, capacity, experts = p["samples"], p["capacity"], p["num_experts"]
-    slots = capacity * experts
-    if not slots:
-        # No slot is there: any numbers are outside.
-        return np.zeros(samples, "<i4"), np.zeros(samples, "<i4")
-    stream = draw.stream("indices")
-    match where:
-        case "natural":
-            indices = stream.integers(0, experts, samples)
-            locations = np.empty(samples, np.int64)
-            for expert in np.unique(indices):
-                locations[indices == expert] = np.arange(np.count_nonzero(indices == expert))
-            return indices.astype("<i4"), locations.astype("<i4")
-        case "distinct":
-            if samples > slots:
-                raise ValueError(f"{samples} samples have no slot each; there are {slots}")
-            ends = np.array([slots - 1, 0])[:samples]
-            between = stream.sample(slots - 2, samples - 2) + 1 if samples > 2 else np.empty(0, np.int64)
-            chosen = np.concatenate([ends, between])[draw.stream("order").permutation(samples)]
-        case "crowded":
-            few = stream.sample(slots, min(_CROWD, slots))
-            chosen = few[draw.stream("order").integers(0, len(few), samples)]
-        case _:
-            chosen = stream.integers(0, slots, samples)
-    indices, locations = chosen // capacity, chosen % capacity
-    if where in ("sides", "none"):
-        ways = np.array([*_INT32, -1, experts, *_INT32, -1, capacity])
-        at = np.arange(samples) if where == "none" else np.arange(1, samples, 3)
-        way = np.arange(len(at)) % len(ways)
-        by_index = way < len(ways) // 2
-        indices[at[by_index]], locations[at[~by_index]] = ways[way[by_index]], ways[way[~by_index]]
-    return indices.astype("<i4"), locations.astype("<i4")
-
-
-@dataclass(frozen=True, slots=True)
-class MoeOperands:
-    """The two tensors that an operator multiplies, of a number or row per sample or, dispatch, per slot."""
-
-    first: str
-    second: str
-    output: str
-
-    def shape(self, name: str, p: Mapping[str, Any]) -> tuple[int, ...]:
-        """That of a tensor in a call with these parameters."""
-        if name == "dispatch":
-            return p["num_experts"] * p["capacity"], p["hidden"]
-        return (p["samples"], p["hidden"]) if SHAPES[name] == SHAPES["input"] else (p["samples"],)
-
-    def values(self, draw: Draw, p: Mapping[str, Any], kind: Values, gates: Gates = "drawn") -> dict[str, Array]:
-        """Both operands."""
-        # A number per sample is the sum over a row, all else is one product.
-        made, terms = {}, p["hidden"] if SHAPES[self.output] == "[samples]" else 1
-        for name, sign in ((self.first, 1), (self.second, -1)):
-            stream, shape = draw.stream(name), self.shape(name, p)
-            made[name] = draw_factor(stream, kind, DType.FLOAT, shape, terms=max(1, terms), sign=sign)  # type: ignore[arg-type]
-        if gates == "unit":
-            made["gates"] = np.abs(draw.stream("gates").mantissas(p["samples"], (-4, -1)))
-        if gates == "special":
-            which = np.arange(p["samples"]) % (len(_SPECIAL_GATES) + 1)
-            made["gates"] = np.choose(which, [*map(np.float32, _SPECIAL_GATES), made["gates"]]).astype("<f4")
-        return made
-
-    def routed(
-        self,
-        draw: Draw,
-        params: Params,
-        dtype: DType,
-        *,
-        where: Where = "any",
-        values: Values = "full",
-        gates: Gates = "drawn",
-    ) -> RecipeOutput:
-        """Samples routed in that way, operands of these kinds."""
-        p = complete(params)
-        return self.made(draw, p, dtype, *draw_routing(draw, p, where), self.values(draw, p, values, gates))
-
-    def listed(
-        self, draw: Draw, params: Params, dtype: DType, *, indices: Ints, locations: Ints, values: Values = "full"
-    ) -> RecipeOutput:
-        """The routing that the declaration lists."""
-        p = complete({**params, "samples": len(indices)})
-        experts, places = (np.array(one, "<i4") for one in (indices, locations))
-        return self.made(draw, p, dtype, experts, places, self.values(draw, p, values))
-
-    def special(self, draw: Draw, params: Params, dtype: DType, *, kind: str) -> RecipeOutput:
-        """Values that are not finite in every other column of the rows that one sample reads, or where none does."""
-        p = complete(params)
-        indices, locations = draw_routing(draw, p, "sides")
-        samples, slots = routed_by(p, indices, locations)
-        made = self.values(draw, p, "full")
-        if len(samples) < 2:
-            raise ValueError("some samples must be routed; give more")
-        if kind not in SPECIAL:
-            raise ValueError(f"kind is {kind}; give one of {', '.join(SPECIAL)}")
-        for name, value in zip((self.first, self.second), _AT_ONE.get(kind, ()), strict=False):
-            row = slots[-1] if name == "dispatch" else samples[-1]
-            if value is not None:
-                made[name][(row, slice(None, None, 2))[: made[name].ndim]] = value
-            if kind == "inf_minus_inf" and name == self.second:
-                made[name][row, 0] = -np.inf
-        for name, array in made.items() if kind in _IDLE else ():
-            array[np.setdiff1d(np.arange(len(array)), slots if name == "dispatch" else samples)] = _IDLE[kind]
-        if kind in _IDLE and self.output == "dispatch":
-            made["dispatch_before"] = _HELD.drawn(draw, dtype, self.shape("dispatch", p), kind.removeprefix("idle_"))
-        return self.made(draw, p, dtype, indices, locations, made)
-
-    def made(
-        self, draw: Draw, p: dict[str, Any], dtype: DType, indices: Array, locations: Array, values: Mapping[str, Array]
-    ) -> RecipeOutput:
-        """All inputs; a dispatch that is written has content, too."""
-        if dtype is not DType.FLOAT:
-            raise ValueError(f"values are float, not {dtype.value}")
-        inputs = {"indices": indices, "locations": locations, **values}
-        shape = self.shape(self.output, p)
-        if self.output == "dispatch":
-            inputs.setdefault("dispatch_before", draw.stream("dispatch_before").mantissas(shape, (-8, 8)))
-        return RecipeOutput(inputs, p, outputs={self.output: shape})
+    expert: Array
+    place: Array
+    k: int
+    e: int
+    h: int
 
     @property
-    def recipes(self) -> dict[str, Recipe]:
-        """By name."""
-        return {one.__name__: one for one in (self.routed, self.listed, self.special)}
+    def slots(self) -> Array:
+        return self.expert * self.k + self.place
+
+    @property
+    def index_fits(self) -> Array:
+        return (self.expert >= 0) & (self.expert < self.e)
+
+    @property
+    def fits(self) -> Array:
+        return self.index_fits & (self.place >= 0) & (self.place < self.k)
+
+    def within(self, slots: Array) -> Array:
+        """These slots of the samples that are routed."""
+        return np.where(self.fits, slots, -1)
+
+    def tested(self, holds: Array) -> Array:
+        """The slots of the samples of which that holds."""
+        return np.where(holds, self.slots, -1)
 
 
-def complete(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters with a default for each that is not declared."""
-    return {name: params.get(name, default) for name, default in _DEFAULTS.items()}
+def _first_of_slot(c: _Entries) -> Array:
+    _, first = np.unique(c.within(c.slots), return_index=True)
+    return c.tested(c.fits & np.isin(np.arange(len(c.slots)), first))
 
 
-def moe_space(*, fits: bool = False, gates: tuple[str, ...] = get_args(Gates), **others: Any) -> Space:
-    """What the recipes draw; a device may take subnormal floats for 0."""
-    kinds = tuple(kind for kind in get_args(Values) if kind not in SUBNORMAL)
-
-    def draw(at: Mapping[str, Any]) -> Drawn | None:
-        params = {name: at[name] for name in FIELDS}
-        slots, what = at["capacity"] * at["num_experts"], at["what"]
-        if at["samples"] > slots and (fits or at["where"] == "distinct"):
-            return None
-        if what in SPECIAL:
-            return Drawn("special", params, {"kind": what})
-        if what in others:
-            return Drawn(what, params, others[what])
-        return Drawn("routed", params, {"values": what, "where": at["where"], "gates": at["gates"]})
-
-    return Space(
-        axes={
-            "samples": Sizes(1, 2049),
-            "capacity": Sizes(1, 1025),
-            "hidden": Sizes(1, 257),
-            "num_experts": Sizes(1, 9),
-            "where": Choice(get_args(Where)),
-            "gates": Choice(gates),
-            "what": Choice((*kinds, *SPECIAL, *others)),
-        },
-        draw=draw,
-        elements=lambda at: at["hidden"] * (2 * at["samples"] + at["capacity"] * at["num_experts"]) + 3 * at["samples"],
-    )
-
-
-# What minimising takes away beyond samples and hidden values: experts with their slots, and a slot of every expert.
-
-
-def _fewer(name: str, axis_: int, positions: str) -> Reduction:
-    def without(call: OpCall, start: int, stop: int) -> RecipeOutput | None:
-        p = {one: int(call.param(one)) for one in FIELDS}
-        shape = p["num_experts"], p["capacity"], p["hidden"]
-        p[name] -= stop - start
-        inputs = {positions: renumbered(call.array(positions), start, stop)}
-        for one in (name for name in call.inputs if name.startswith("dispatch")):
-            rows = np.delete(call.array(one).reshape(shape), slice(start, stop), axis_)
-            inputs[one] = rows.reshape(-1, shape[2])
-        outputs = {"dispatch": (p["num_experts"] * p["capacity"], p["hidden"])} if "dispatch" in call.outputs else {}
-        return changed(call, inputs, p, outputs)
-
-    return Reduction(lambda call: int(call.param(name)), without)
-
-
-_REDUCTIONS: Final = {
-    "capacity": _fewer("capacity", 1, "locations"),
-    "experts": _fewer("num_experts", 0, "indices"),
+# Words behind "as if", and the slots; those outside of dispatch are none.
+_ROUTES: Final[dict[str, Callable[[_Entries], Array]]] = {
+    "the slot is locations · E + indices": lambda c: c.within(c.place * c.e + c.expert),
+    "the slot is indices · H + locations": lambda c: c.within(c.expert * c.h + c.place),
+    "the slot is locations alone": lambda c: c.within(c.place),
+    "slots have 8 bits": lambda c: c.within(wrapped(8)(c.slots)),
+    "samples that are not routed go to row 0": lambda c: np.maximum(c.within(c.slots), 0),
+    "both are clipped to their ranges": lambda c: np.clip(c.expert, 0, c.e - 1) * c.k + np.clip(c.place, 0, c.k - 1),
+    "slots are taken modulo E · K": lambda c: c.slots % max(1, c.e * c.k),
+    "negative slots count from the end": lambda c: np.where(c.slots < 0, c.slots + c.e * c.k, c.within(c.slots)),
+    "a location of K is one": lambda c: c.tested(c.fits | (c.index_fits & (c.place == c.k))),
+    "locations beyond K are not tested": lambda c: c.tested(c.index_fits & (c.place >= 0)),
+    "−1 is the one negative location": lambda c: c.tested(c.index_fits & (c.place < c.k) & (c.place != -1)),
+    "only location < K and index ≥ 0 are tested": lambda c: c.tested((c.expert >= 0) & (c.place < c.k)),
+    "only the slot is tested": lambda c: c.slots,
+    "experts are counted from 1": lambda c: c.within(c.slots - c.k),
+    "location 0 is none": lambda c: c.tested(c.fits & (c.place != 0)),
+    "the last slot of an expert is none": lambda c: c.tested(c.fits & (c.place < c.k - 1)),
+    "only the first sample of a slot counts": _first_of_slot,
+    "whole tiles of 64 samples count": lambda c: c.within(c.slots)[: len(c.slots) // _TILE * _TILE or _TILE],
 }
+_GATES: Final[dict[str, Callable[[Array], Array]]] = {
+    "gates are ignored": np.ones_like,
+    "gates are squared": np.square,
+    "gates have no sign": np.abs,
+    "gates divide": np.reciprocal,
+    "gates are those of the sample behind": lambda gates: np.roll(gates, -1),
+}
+_BY_SLOT: Final = {"gates": "gates are by slot", "input": "rows of input are by slot"}
+
+
+def _suspects(operands: Operands, answer: Answer) -> dict[str, Write]:
+    """Mistakes about where samples go, about gates, and about rows that are read where slots say."""
+
+    def routes(change: Callable[[_Entries], Array], call: OpCall) -> Array:
+        indices, locations = (call.array(name).astype(np.int64) for name in ("indices", "locations"))
+        capacity, experts, hidden = (int(call.param(name)) for name in ("capacity", "num_experts", "hidden"))
+        slots = change(_Entries(indices, locations, capacity, experts, hidden))
+        samples = np.flatnonzero((slots >= 0) & (slots < capacity * experts))
+        return answer(call, Routing(samples, slots[samples]))
+
+    def exchanged(call: OpCall) -> Array:
+        samples, slots = routed(call)
+        fits = (slots < call.param("samples")) & (samples < call.tensor("dispatch").dims[0])
+        return answer(call, Routing(slots[fits], samples[fits]))
+
+    def gates(change: Callable[[Array], Array], call: OpCall) -> Array:
+        with np.errstate(over="ignore", divide="ignore"):
+            return answer(misread(gates=change)(call), routed(call))
+
+    def by_slot(name: str, call: OpCall) -> Array:
+        routing, own = routed(call), call.array(name).copy()
+        own[routing.samples] = np.take(call.array(name), routing.slots, 0, mode="wrap")
+        return answer(misread(**{name: lambda _: own})(call), routing)
+
+    def summed(call: OpCall) -> Array:
+        samples, slots = routing = routed(call)
+        grad = answer(call, routing)
+        sums = np.zeros((call.tensor("dispatch").dims[0], *grad.shape[1:]), np.float32)
+        with np.errstate(all="ignore"):
+            np.add.at(sums, slots, grad[samples])
+        grad[samples] = sums[slots]
+        return grad
+
+    return {
+        **{words: partial(routes, change) for words, change in _ROUTES.items()},
+        "samples and slots are exchanged": exchanged,
+        **{words: partial(gates, change) for words, change in _GATES.items() if "gates" in operands.both},
+        **{words: partial(by_slot, name) for name, words in _BY_SLOT.items() if name in operands.both},
+        **({"samples of one slot are summed": summed} if operands.output != "dispatch" else {}),
+    }
+
+
+def _computed(operator: Operator, name: str, message: str, write: Write) -> Mutant:
+    """Calls that compute have this output, all others the kernel's answer."""
+
+    def run(call: OpCall) -> Status:
+        if operator.answer(call).check is not None:
+            return operator.kernel(call)
+        with np.errstate(all="ignore"):
+            call.array(operator.outputs[0].id)[...] = write(call)
+        return Status.SUCCESS
+
+    return Mutant(name, message, run)
+
+
+def _mutants(operator: Operator, answer: Answer, operands: Operands) -> Iterator[Mutant]:
+    """Suspects, what is multiplied, lost and left, what another call finds."""
+    right, output = operator.kernel, operands.output
+    rows = "slots" if output == "dispatch" else "samples"
+    names = {re.sub(r"\W+", "_", words.lower()).strip("_"): words for words in operator.suspects}
+    yield from mistakes.suspected(operator, names)
+
+    def narrowed(bits: int, call: OpCall) -> Array:
+        return answer(misread(**dict.fromkeys(operands.both, partial(shortened, bits=bits)))(call), routed(call))
+
+    for name, bits in (("bf16", 8), ("tf32", 11)):
+        yield _computed(operator, f"{name}_inputs", f"rounds operands to {name}", partial(narrowed, bits))
+
+    def written(call: OpCall) -> Array:
+        return routed(call).slots if output == "dispatch" else routed(call).samples
+
+    def added(call: OpCall) -> Array:
+        values, places = answer(call, routed(call)), written(call)
+        values[places] += call.array(output)[places]
+        return values
+
+    yield _computed(operator, "added", f"adds to what {output} holds", added)
+    if "gates" in operands.both:
+
+        def zero_gates(call: OpCall) -> Array:
+            samples = routed(call).samples
+            return written(call)[call.array("gates")[samples] == 0] if len(samples) else samples
+
+        yield mistakes.left("zero_gates_left", "leaves rows whose gate is 0", right, output, zero_gates)
+    if output != "dispatch":
+        yield from _of_gradients(operator, answer)
+    if output != "grad_gates":
+        yield from mistakes.tails_left(right, output, 1, "columns", (16, 64))
+        yield mistakes.part_left(right, output, 1, "columns")
+    yield from mistakes.tails_left(right, output, 0, rows, (16, 64))
+    yield mistakes.part_left(right, output, 0, rows)
+    yield mistakes.cached_by_shape(right)
+    yield mistakes.sum_goes_on(right, output)
+    yield mistakes.first_length_kept(right, output, 0, rows)
+    yield mistakes.first_param_kept(right, "capacity")
+    for name in ("indices", "locations", *operands.both):
+        yield mistakes.input_cleared(right, name)
+
+
+def _of_gradients(operator: Operator, answer: Answer) -> Iterator[Mutant]:
+    """What must be cleared, what spreads, and forward's limit."""
+    right, output = operator.kernel, operator.outputs[0].id
+
+    def unrouted(call: OpCall) -> Any:
+        return slots_read(call) < 0 if operator.answer(call).check is None else slice(0)
+
+    def empty(axis_: int, call: OpCall) -> slice:
+        return slice(None if call.tensor("dispatch").dims[axis_] == 0 else 0)
+
+    def masked(call: OpCall) -> Array:
+        slots = slots_read(call)
+        everywhere = answer(call, Routing(np.arange(len(slots)), np.maximum(slots, 0)))
+        return (everywhere.T * (slots >= 0).astype(np.float32)).T
+
+    def limited(call: OpCall) -> Status:
+        return Status.BAD_PARAM if call.param("samples") > call.tensor("dispatch").dims[0] else right(call)
+
+    yield mistakes.left("unrouted_left", "does not clear what is not routed", right, output, unrouted)
+    for axis_, what in enumerate(("slots", "columns") if output == "grad_gates" else ("slots",)):
+        message = f"does not clear gradients without {what}"
+        yield mistakes.left(f"no_{what}_left", message, right, output, partial(empty, axis_))
+    yield _computed(operator, "masked", "multiplies with 0 what is not routed", masked)
+    yield Mutant("no_more_than_slots", "demands S ≤ E · K", limited)

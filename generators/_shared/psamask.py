@@ -5,46 +5,25 @@ section of the document of both.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Check,
-    Draw,
-    DType,
-    Layout,
-    OpCall,
-    Operator,
-    OutputSpec,
-    ParamField,
-    ParamMessage,
-    Params,
-    RecipeOutput,
-    SizedAxis,
-    Status,
-    TensorSpec,
-    Theory,
-    axis,
-    checks,
-    exact,
-)
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, Draw, DType, Layout, OpCall, Operator, Status, checks, mistakes
 from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
-from mluops_gtest.authoring.copy_of import CopyOf, define_copies
+from mluops_gtest.authoring.copy_of import CopyOf, define_copies, wrong_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.reductions import Reduction, changed
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
+from mluops_gtest.authoring.suspects import Suspect
 
 from .bit_patterns import KINDS, BitPatterns
 
 Values = Literal["full", "wide", "any_bits", "denormal", "nan", "inf", "nan_inf", "nan_only"]
 COLLECT: Final = 0
 DISTRIBUTE: Final = 1
-_MASKS: Final = "[N, H, W, h_mask·w_mask]"
-_MAPS: Final = "[N, H, W, H·W]"
 
 
 class Lengths(NamedTuple):
@@ -104,118 +83,139 @@ def meeting(lengths: Lengths, psa_type: int, reading: Reading = RIGHT) -> tuple[
     return masks[inside], maps[inside]
 
 
+def _clipped(at: Array, offset: Array, mask: int, _: int) -> Array:
+    """The mask is counted from the corner of the window that is left."""
+    first = at - (mask - 1) // 2
+    return np.where(offset < mask + np.minimum(first, 0), np.maximum(first, 0) + offset, -1)
+
+
+def _whole(at: Array, offset: Array, mask: int, length: int) -> Array:
+    first = at - (mask - 1) // 2
+    return np.where((first >= 0) & (first + mask <= length), first + offset, -1)
+
+
+_SUMMED: Final = "pixels that share a cell are summed"
+# Name of the mutant, words of the suspect, what is read.
+_READINGS: Final[tuple[tuple[str, str, Reading], ...]] = (
+    ("modes_exchanged", "COLLECT and DISTRIBUTE are exchanged", Reading(psa_type=lambda mode: DISTRIBUTE - mode)),
+    ("collect_alone", "every call is COLLECT", Reading(psa_type=lambda _: COLLECT)),
+    ("mask_channels_transposed", "masks have channels j·h_mask + i", Reading(channel=lambda i, j, n: j * n.h_mask + i)),
+    ("map_channels_transposed", "maps have channels b·H + a", Reading(cell=lambda a, b, n: b * n.height + a)),
+    ("map_rows_of_height", "maps have channels a·H + b", Reading(cell=lambda a, b, n: a * n.height + b)),
+    ("pixels_transposed", "pixels of maps are transposed", Reading(pixel=lambda h, w, n: w * n.height + h)),
+    ("centre_rounded_down", "the centre is mask / 2", Reading(lambda at, offset, mask, _: at + offset - mask // 2)),
+    ("centre_rounded_up", "the centre is (mask + 1) / 2", Reading(lambda at, o, mask, _: at + o - (mask + 1) // 2)),
+    ("mirrored", "masks are mirrored", Reading(lambda at, offset, mask, _: at - offset + (mask - 1) // 2)),
+    ("clipped_not_shifted", "masks are counted from the clipped corner", Reading(_clipped)),
+    ("whole_windows_alone", "windows that leave the image are left out", Reading(_whole)),
+    ("cyclic", "windows come back at the other side", Reading(lambda at, o, mask, n: centred(at, o, mask, n) % n)),
+    ("mask_lengths_exchanged", "h_mask and w_mask are exchanged",
+     Reading(lengths=lambda n: n._replace(h_mask=n.w_mask, w_mask=n.h_mask))),
+    ("masks_nchw", "masks are read as NCHW", Reading(masks_are_channels_first=True)),
+    ("scattered_as_gathered", "channels of masks and maps are exchanged", Reading(is_exchanged=True)),
+)  # fmt: skip
+
+
 def _up(count: int, multiple: int) -> int:
     return -(-count // multiple) * multiple
 
 
 @dataclass(frozen=True, slots=True)
 class Psamask:
-    """From `fed` to `output`: forward fills a map from masks, backward masks from a map."""
+    """Forward fills `maps`, of H·W channels, from `masks`, of h_mask·w_mask channels; backward masks from maps."""
 
-    fed: str
-    output: str
-
-    @property
-    def is_forward(self) -> bool:
-        """Forward's y and backward's dy are maps."""
-        return self.fed == "x"
+    masks: str
+    maps: str
+    is_forward: bool
 
     @property
-    def masks(self) -> str:
-        """The tensor with h_mask·w_mask channels."""
-        return self.fed if self.is_forward else self.output
+    def fed(self) -> str:
+        """The input."""
+        return self.masks if self.is_forward else self.maps
 
     @property
-    def maps(self) -> str:
-        """The tensor with H·W channels."""
-        return self.output if self.is_forward else self.fed
+    def output(self) -> str:
+        return self.maps if self.is_forward else self.masks
 
-    def operator(self, **own: Any) -> Operator:
-        """Forward or backward; `own` has what the two do not share."""
+    def operator(self, summary: str) -> Operator:
+        """Forward or backward."""
         direction, number = ("forward", 134658) if self.is_forward else ("backward", 134659)
         name, title = f"psamask_{direction}", f"Psamask{direction.capitalize()}"
-        shapes = {self.masks: _MASKS, self.maps: _MAPS}
-        fields = (
-            ParamField(one, 1 + place, label="required") for place, one in enumerate(("h_mask", "w_mask", "psa_type"))
-        )
+        shapes = {self.masks: "[N, H, W, h_mask·w_mask]", self.maps: "[N, H, W, H·W]"}
+        names = ("h_mask", "w_mask", "psa_type")
+        fields = tuple(mg.ParamField(one, number, label="required") for number, one in enumerate(names, 1))
         # psa_type comes before the tensors, though it is the last field of files.
         arguments = (*scalar("psa_type"), *tensor(self.fed), *scalar("h_mask", "w_mask"), *tensor(self.output))
-        return Operator(
+        both = (self.output, self.fed)
+        operator = Operator(
             name=name,
             released_name=name,
             op_type=(name.upper(), number),
+            summary=summary,
             # mmcv's tensors are NCHW: the same numbers, with the channels moved.
-            inputs=(TensorSpec(self.fed, shapes[self.fed], (DType.FLOAT,), (Layout.NHWC,)),),
+            inputs=(mg.TensorSpec(self.fed, shapes[self.fed], (DType.FLOAT,), (Layout.NHWC,)),),
             # A pure copy (§1.5.1): diff3 = 0. §3.2.1: the operator clears it itself, which mmcv leaves to its caller.
-            outputs=(OutputSpec(self.output, shapes[self.output], {DType.FLOAT: exact()}, (Layout.NHWC,)),),
-            params=ParamMessage(f"{name}_param", number, f"{title}Param", tuple(fields)),
-            axes={what: axis(one, of=self.fed) for what, one in (("batches", "N"), ("height", "H"), ("width", "W"))},
+            outputs=(mg.OutputSpec(self.output, shapes[self.output], {DType.FLOAT: mg.exact()}, (Layout.NHWC,)),),
+            params=mg.ParamMessage(f"{name}_param", number, f"{title}Param", fields),
+            axes={what: mg.axis(one, of=self.fed) for what, one in (("batches", "N"), ("height", "H"), ("width", "W"))},
             sizes=self._sizes(),
-            checks=self._checks(),
+            # The device is not checked. The library makes BAD_PARAM of strides and large sizes, where the header has
+            # NOT_SUPPORTED.
+            checks=(
+                checks.handle("§3.4"),
+                checks.descriptors(*both, doc="§3.4"),
+                checks.ranks(*both, doc="§1.4"),
+                checks.layouts(*both, doc="§3.4"),
+                checks.dtypes(*both, doc="§3.4"),
+                checks.dims(*(f"{self.output}.{one}" for one in range(3)), doc="§3.4"),
+                checks.dims(f"{self.masks}.3", f"{self.maps}.3", doc="§3.4"),
+                checks.strided(self.fed, self.output, doc="released", status=Status.BAD_PARAM),
+                checks.large(self.fed, self.output, doc="released", status=Status.BAD_PARAM),
+                checks.empty(self.fed, doc="§1.1"),
+                checks.pointers(self.fed, self.output, doc="§3.4"),
+                checks.require("mask_size", self._fits, "NRAM must hold 16 pixels", "§3.2.3", Status.NOT_SUPPORTED),
+                # Of backward's dx, where dy has elements: all is asked for, and there is nothing to write.
+                *(() if self.is_forward else (checks.empty(self.output, doc="§1.1"),)),
+            ),
             definition=define_copies(self.output, self.copies, row="image"),
             theory=self.theory,
             kernel=self.kernel,
             precondition=self.precondition,
+            suspects={**{words: self._as_read(one) for _, words, one in _READINGS}, _SUMMED: self._summed},
             recipes={"laid": self.laid},
             space=self._space(),
-            reductions=self._reductions(),
             c_api=c_function(f"mluOp{title}", arguments=(HANDLE, *arguments)),
             exact=self.elements,
             torch_kernel=self.torch_kernel,
-            **own,
         )
+        mutants = {**{one: words for one, words, _ in _READINGS}, "cells_summed": _SUMMED}
+        return replace(operator, mutants=(*mistakes.suspected(operator, mutants), *self._mutants()))
 
-    def _sizes(self) -> Mapping[str, SizedAxis]:
+    def _sizes(self) -> Mapping[str, mg.SizedAxis]:
         """The lengths of masks: no axis is one of them alone."""
 
-        def along(name: str, row: Callable[[Array, int], Array]) -> SizedAxis:
+        def along(name: str, number: int) -> mg.SizedAxis:
             def without(call: OpCall, index: int) -> Mapping[str, Array]:
-                masks, maps = meeting(self.lengths(call), call.param("psa_type"))
-                channels = masks % call.tensor(self.masks).dims[3]
-                lost = (masks if self.is_forward else maps)[row(channels, call.param("w_mask")) == index]
+                source, target = self._places(call)
+                channels = (source if self.is_forward else target) % call.tensor(self.masks).dims[3]
                 fed = call.array(self.fed).copy()
-                fed.reshape(len(fed), -1)[:, lost] = 0
+                fed.reshape(len(fed), -1)[:, source[divmod(channels, call.param("w_mask"))[number] == index]] = 0
                 return {self.fed: fed}
 
-            return SizedAxis(self.masks, 3, lambda call: int(call.param(name)), without)
+            return mg.SizedAxis(self.masks, 3, lambda call: int(call.param(name)), without)
 
-        return {
-            "mask_height": along("h_mask", lambda channels, width: channels // width),
-            "mask_width": along("w_mask", lambda channels, width: channels % width),
-        }
+        return {"mask_height": along("h_mask", 0), "mask_width": along("w_mask", 1)}
 
-    def _checks(self) -> tuple[Check, ...]:
-        """In normative order; the device is not checked. No layout but this one is (§1.4), and no strides: the library
-        makes BAD_PARAM of strides and large sizes, where the header has NOT_SUPPORTED."""
-        both = (self.output, self.fed)
-        own = (f"{self.output}.{number}" for number in range(3))
-        return (
-            checks.handle("§3.4"),
-            checks.descriptors(*both, doc="§3.4"),
-            checks.ranks(*both, doc="§1.4"),
-            checks.layouts(*both, doc="§3.4"),
-            checks.dtypes(*both, doc="§3.4"),
-            checks.dims(*own, f"{self.masks}.3", f"{self.maps}.3", doc="§3.4"),
-            checks.strided(self.fed, self.output, doc="released", status=Status.BAD_PARAM),
-            checks.large(self.fed, self.output, doc="released", status=Status.BAD_PARAM),
-            checks.empty(self.fed, doc="§1.1"),
-            checks.pointers(self.fed, self.output, doc="§3.4"),
-            checks.require("mask_size", self._fits, "NRAM must hold 16 pixels", "§3.2.3", Status.NOT_SUPPORTED),
-            # Of backward's dx, where dy has elements: all is asked for, and there is nothing to write.
-            *(() if self.is_forward else (checks.empty(self.output, doc="§1.1"),)),
-        )
-
-    def needs(self, call: OpCall) -> tuple[int, int, int]:
-        """§3.2.3: floats for a row and for 16 pixels, with masks and maps, of which DISTRIBUTE has two; and of NRAM."""
+    def _lacking(self, call: OpCall) -> tuple[int, int]:
+        """§3.2.3: the floats that NRAM lacks for a row and for 16 pixels; DISTRIBUTE has two maps there."""
         _, _, width, channels = call.tensor(self.masks).dims
         cells, room = call.tensor(self.maps).dims[3], 0 if call.handle is None else call.handle.nram_bytes // 4
         copies = 2 if call.param("psa_type") == DISTRIBUTE else 1
         row = _up(width * channels, 32) + _up(width, 16) * _up(cells, 16) * copies
-        return row, 16 * (_up(channels, 32) + _up(_up(cells, 16), 32) * copies), room
+        return row - room, 16 * (_up(channels, 32) + _up(_up(cells, 16), 32) * copies) - room
 
     def _fits(self, call: OpCall) -> bool:
-        row, pixels, room = self.needs(call)
-        return min(row, pixels) <= room
+        return min(self._lacking(call)) <= 0
 
     def precondition(self, call: OpCall) -> str | None:
         """§1.1, 3.1: two modes, and masks that have lengths."""
@@ -230,26 +230,24 @@ class Psamask:
         _, height, width, _ = call.tensor(self.fed).dims
         return Lengths(height, width, call.param("h_mask"), call.param("w_mask"))
 
-    def shapes(self, images: int, lengths: Lengths) -> Mapping[str, tuple[int, ...]]:
-        """The dims of both tensors."""
-        height, width, h_mask, w_mask = lengths
-        channels = {self.masks: h_mask * w_mask, self.maps: height * width}
-        return {name: (images, height, width, own) for name, own in channels.items()}
+    def _places(self, call: OpCall, reading: Reading = RIGHT) -> tuple[Array, Array]:
+        """Those of an image in what is fed and in the output that hold the same value."""
+        masks, maps = meeting(self.lengths(call), call.param("psa_type"), reading)
+        return (masks, maps) if self.is_forward else (maps, masks)
 
     def copies(self, call: OpCall, reading: Reading = RIGHT) -> CopyOf:
         """Of each image; +0 where masks and map do not meet."""
-        masks, maps = meeting(self.lengths(call), call.param("psa_type"), reading)
-        target, source = (maps, masks) if self.is_forward else (masks, maps)
+        source, target = self._places(call, reading)
         values, dims = call.array(self.fed), call.tensor(self.output).dims
         places = np.full(dims[1] * dims[2] * dims[3], -1)
         places[target] = source
         return CopyOf(values.reshape(len(values), -1), places, dims)
 
-    def theory(self, call: OpCall) -> Theory:
+    def theory(self, call: OpCall) -> mg.Theory:
         """What is copied, and all that is written; no operation."""
         copied = len(meeting(self.lengths(call), COLLECT)[0])
         written = call.tensor(self.output).desc.count
-        return Theory(io_bytes=4 * (call.tensor(self.fed).dims[0] * copied + written), ops=0)
+        return mg.Theory(io_bytes=4 * (call.tensor(self.fed).dims[0] * copied + written), ops=0)
 
     def elements(self, call: OpCall) -> Mapping[str, ExactElement]:
         """§3.1 word by word."""
@@ -331,36 +329,102 @@ class Psamask:
         """Write the output, by the bits of the elements."""
         import torch
 
-        images, height, width, channels = outputs[self.output].shape
-        h_mask, w_mask = call.param("h_mask"), call.param("w_mask")
-        distributes = call.param("psa_type") == DISTRIBUTE
+        images, height, width, _ = outputs[self.output].shape
+        h_mask, w_mask, pixels = call.param("h_mask"), call.param("w_mask"), height * width
 
         def along(length: int, mask: int) -> Any:
-            """[length, output's places]: the place in the fed tensor."""
-            at = torch.arange(length)[:, None]
-            if self.is_forward:
-                return torch.arange(length) - at + (mask - 1) // 2
-            return at + torch.arange(mask) - (mask - 1) // 2
+            """[length, length]: the place in the mask of a pixel's row or column for that of a cell."""
+            at = torch.arange(length)
+            return at - at[:, None] + (mask - 1) // 2
 
         rows, columns = along(height, h_mask)[:, None, :, None], along(width, w_mask)[None, :, None, :]
-        row_length, row_count = (w_mask, h_mask) if self.is_forward else (width, height)
-        inside = (rows >= 0) & (rows < row_count) & (columns >= 0) & (columns < row_length)
-        index = torch.where(inside, rows * row_length + columns, 0).reshape(height * width, channels)
+        inside = (rows >= 0) & (rows < h_mask) & (columns >= 0) & (columns < w_mask)
+        # What meets nothing has a place of its own, behind the mask.
+        places = torch.where(inside, rows * w_mask + columns, h_mask * w_mask).reshape(pixels, pixels)
+        places = places.expand(images, -1, -1)
         # Integers of the same size: NaN payloads and −0 pass unchanged.
-        fed = inputs[self.fed].view(torch.int32).reshape(images, height * width, -1)
-        if distributes and not self.is_forward:
-            fed = fed.transpose(1, 2)
-        found = torch.gather(fed, 2, index.expand(images, -1, -1)) * inside.reshape(height * width, channels)
-        if distributes and self.is_forward:
-            found = found.transpose(1, 2)
-        outputs[self.output].view(torch.int32).copy_(found.reshape(images, height, width, channels))
+        fed, result = inputs[self.fed].view(torch.int32).flatten(1, 2), outputs[self.output].view(torch.int32)
+        is_turned = call.param("psa_type") == DISTRIBUTE
+        if self.is_forward:
+            maps = torch.nn.functional.pad(fed, (0, 1)).gather(2, places)
+            result.copy_((maps.mT if is_turned else maps).reshape(result.shape))
+        else:
+            masks = torch.zeros((images, pixels, h_mask * w_mask + 1), dtype=torch.int32)
+            masks.scatter_(2, places, fed.mT if is_turned else fed)
+            result.copy_(masks[..., :-1].reshape(result.shape))
 
-    # Recipes, fuzzing, minimising.
+    # Mistakes.
+
+    def _as_read(self, reading: Reading) -> Suspect:
+        return lambda call: {self.output: self.copies(call, reading).copied()}
+
+    def _summed(self, call: OpCall) -> Mapping[str, Array]:
+        source, target = self._places(call)
+        cells = meeting(self.lengths(call), COLLECT)[1] % call.tensor(self.maps).dims[3]
+        values, out = call.array(self.fed), np.zeros(call.tensor(self.output).dims, np.float32)
+        for image, result in zip(values.reshape(len(values), -1), out.reshape(len(values), -1), strict=True):
+            with np.errstate(all="ignore"):
+                result[target] = np.bincount(cells, image[source])[cells]
+        return {self.output: out}
+
+    def _mutants(self) -> tuple[mg.Mutant, ...]:
+        """Mistakes beside those of reading."""
+        output, right = self.output, self.kernel
+
+        def times_0(call: OpCall) -> None:
+            """What meets nothing is 0 times everything in its image."""
+            values, fed = call.array(output), call.array(self.fed)
+            with np.errstate(all="ignore"):
+                zeros = 0 * fed.sum((1, 2, 3), keepdims=True)
+                values[...] = np.where(self.copies(call).is_copied, values, zeros)
+
+        def behind_first(axis: int) -> Callable[[OpCall], Any]:
+            """What meets nothing, behind the first place of an axis."""
+
+            def where(call: OpCall) -> Any:
+                idle = ~self.copies(call).is_copied
+                np.moveaxis(idle, axis, 0)[0] = False
+                return idle
+
+            return where
+
+        def refusing(name: str, what: str, number: int) -> mg.Mutant:
+            def run(call: OpCall) -> Status:
+                return right(call) if self._lacking(call)[number] <= 0 else Status.NOT_SUPPORTED
+
+            return mg.Mutant(name, f"refuses a mask where no {what} fit", run)
+
+        def last(axis: int) -> Callable[[OpCall], Any]:
+            return lambda _: (*(slice(None),) * axis, slice(-1, None))
+
+        return (
+            *wrong_copies(output, self.copies, row="image"),
+            mistakes.spoilt("idle_times_0", "multiplies what meets nothing with 0", right, times_0),
+            *(
+                mistakes.left(f"clears_first_{what}", f"clears the first {what} alone", right, output, behind_first(at))
+                for at, what in enumerate(("image", "row", "column"))
+            ),
+            *(
+                mistakes.left(f"last_{what}_left", f"does not write the last {what}", right, output, last(at))
+                for at, what in ((1, "row"), (2, "column"), (3, "channel"))
+            ),
+            *mistakes.tails_left(right, output, 1, "rows", (4, 16)),
+            *mistakes.tails_left(right, output, 2, "columns", (4, 16)),
+            *mistakes.tails_left(right, output, 3, "channels", (16, 32)),
+            *(mistakes.part_left(right, output, axis, what) for axis, what in ((1, "rows"), (2, "columns"))),
+            *(mistakes.first_length_kept(right, output, axis, what) for axis, what in ((1, "rows"), (3, "channels"))),
+            *(mistakes.first_param_kept(right, name) for name in ("psa_type", "h_mask", "w_mask")),
+            mistakes.input_cleared(right, self.fed),
+            refusing("row_must_fit", "whole rows", 0),
+            refusing("16_must_fit", "16 pixels", 1),
+        )
+
+    # Recipes, fuzzing.
 
     def laid(
         self,
         draw: Draw,
-        params: Params,
+        params: mg.Params,
         _: DType,
         *,
         batches: int = 2,
@@ -368,19 +432,20 @@ class Psamask:
         width: int = 4,
         values: Values = "full",
         idle: Literal["values", "nan"] = "values",
-    ) -> RecipeOutput:
+    ) -> mg.RecipeOutput:
         """Values of any bits; what meets nothing holds some, too, or NaN."""
         complete: dict[str, Any] = {"h_mask": 3, "w_mask": 5, "psa_type": COLLECT, **params}
         lengths = Lengths(height, width, complete["h_mask"], complete["w_mask"])
-        shape = self.shapes(batches, lengths)
-        fed = BitPatterns(self.fed, "sorts", KINDS).drawn(draw, DType.FLOAT, shape[self.fed], values)
+        cells, channels = height * width, lengths.h_mask * lengths.w_mask
+        fed_by, made = (channels, cells) if self.is_forward else (cells, channels)
+        fed = BitPatterns(self.fed, "sorts", KINDS).drawn(draw, DType.FLOAT, (batches, height, width, fed_by), values)
         if idle == "nan":
             masks, maps = meeting(lengths, complete["psa_type"])
             unused = np.delete(np.arange(fed[0].size), masks if self.is_forward else maps)
             if not unused.size:
                 raise ValueError("every value is used; give a mask that leaves the image, or one that does not fill it")
             fed.reshape(batches, -1)[:, unused] = np.float32(np.nan)
-        return RecipeOutput({self.fed: fed}, complete, outputs={self.output: shape[self.output]})
+        return mg.RecipeOutput({self.fed: fed}, complete, outputs={self.output: (batches, height, width, made)})
 
     def _space(self) -> Space:
         params, data = ("h_mask", "w_mask", "psa_type"), ("batches", "height", "width", "values")
@@ -395,11 +460,8 @@ class Psamask:
         return Space(
             axes={
                 "psa_type": Choice((COLLECT, DISTRIBUTE)),
-                "batches": Sizes(1, 65),
-                "height": Sizes(1, 65),
-                "width": Sizes(1, 65),
-                "h_mask": Sizes(1, 129),
-                "w_mask": Sizes(1, 129),
+                **dict.fromkeys(("batches", "height", "width"), Sizes(1, 65)),
+                **dict.fromkeys(("h_mask", "w_mask"), Sizes(1, 129)),
                 "values": Choice(get_args(Values)),
                 "idle": Choice(("values", "nan")),
             },
@@ -408,32 +470,6 @@ class Psamask:
                 at["batches"] * at["height"] * at["width"] * (at["h_mask"] * at["w_mask"] + at["height"] * at["width"])
             ),
         )
-
-    def _reductions(self) -> Mapping[str, Reduction]:
-        """Rows and columns of images, which the channels of maps have as well, and those of masks."""
-
-        def shorter(name: str, *numbers: int) -> Reduction:
-            """Without places of these axes of [N, H, W, h_mask or H, w_mask or W]."""
-
-            def size(call: OpCall) -> int:
-                return int(getattr(self.lengths(call), name))
-
-            def without(call: OpCall, start: int, stop: int) -> RecipeOutput:
-                before, fed = self.lengths(call), call.array(self.fed)
-                after = before._replace(**{name: size(call) - (stop - start)})
-                last = (before.h_mask, before.w_mask) if self.is_forward else (before.height, before.width)
-                left = fed.reshape(*fed.shape[:3], *last)
-                for number in numbers:
-                    left = np.delete(left, slice(start, stop), number)
-                shape = self.shapes(len(fed), after)
-                params = {one: getattr(after, one) for one in ("h_mask", "w_mask")}
-                inputs = {self.fed: np.ascontiguousarray(left).reshape(shape[self.fed])}
-                return changed(call, inputs, params, {self.output: shape[self.output]})
-
-            return Reduction(size, without)
-
-        axes: tuple[tuple[int, ...], ...] = ((1,), (2,), (3,), (4,)) if self.is_forward else ((1, 3), (2, 4), (), ())
-        return {name: shorter(name, *numbers) for name, numbers in zip(Lengths._fields, axes, strict=True)}
 
 
 def _rectangle(at: int, mask: int, length: int) -> tuple[slice, slice]:

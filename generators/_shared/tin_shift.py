@@ -4,49 +4,83 @@ N batches of T frames, C channels in G groups, HW pixels; § is a section of the
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Check,
-    Draw,
-    DType,
-    OpCall,
-    OutputSpec,
-    Params,
-    RecipeOutput,
-    Status,
-    TensorSpec,
-    axis,
-    checks,
-    exact,
-)
-from mluops_gtest.authoring.copy_of import CopyOf
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, Draw, DType, Mutant, OpCall, Operator, Status, axis, checks, mistakes
+from mluops_gtest.authoring.c_api import c_function
+from mluops_gtest.authoring.copy_of import CopyOf, define_copies, wrong_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.reductions import Reduction, changed
+from mluops_gtest.authoring.narrowing import NARROW
+from mluops_gtest.authoring.reductions import Reduction, changed, without_rows
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
-from mluops_gtest.authoring.suspects import Suspect
+from mluops_gtest.authoring.suspects import Suspect, misread
 
 from .bit_patterns import KINDS, BitPatterns
 
 Values = Literal["full", "wide", "any_bits", "denormal", "nan", "inf", "nan_inf", "nan_only"]
-# (the frame that each element comes from, the number of frames) → another one; none where it is outside.
-Pick = Callable[[Array, int], Array]
-
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 _SHAPE: Final = "[N, T, C, HW]"
+_SMALLEST: Final = -(1 << 31)
 
 
-def moved(values: Array, by: Array, pick: Pick = lambda frames, _: frames) -> CopyOf:
-    """The frames of values [N, T, C, HW], those of every channel moved by int64 [N, C] to larger t."""
+def _by_channel(shifts: Array, channels: int) -> Array:
+    """int64 [N, C]: group g is the contiguous channels from g·C/G on (§1.2)."""
+    return shifts[:, np.arange(channels) * shifts.shape[1] // channels].astype(np.int64)
+
+
+def _moved(values: Array, by: Array, origin: Callable[[Array, int], Array] = lambda frames, _: frames) -> CopyOf:
+    """The frames of values [N, T, C, HW], those of every channel moved by int64 [N, C] to larger t.
+
+    Frame t is frame t − s, and +0 where there is none; `origin` makes another frame of t − s and T.
+    """
     batches, frames, channels, pixels = values.shape
-    origin = pick(np.arange(frames)[:, None] - by[:, None], frames)
-    source = np.where((origin >= 0) & (origin < frames), origin * channels + np.arange(channels), -1)
-    return CopyOf(values.reshape(batches, -1, pixels), source.reshape(batches, -1), values.shape)
+    source = origin(np.arange(frames)[:, None] - by[:, None], frames)
+    places = np.where((source >= 0) & (source < frames), source * channels + np.arange(channels), -1)
+    return CopyOf(values.reshape(batches, -1, pixels), places.reshape(batches, -1), values.shape)
+
+
+def _along(axis_: int) -> Callable[[Array, Array, Array], Array]:
+    """By the shifts of the first channel, or batch, along another axis."""
+
+    def read(x: Array, s: Array, by: Array) -> Array:
+        turned = x.swapaxes(1, axis_)
+        others = by[:1] if axis_ == 0 else _by_channel(s, x.shape[1])
+        return _moved(turned, np.broadcast_to(others, (len(turned), turned.shape[2]))).copied().swapaxes(1, axis_)
+
+    return read
+
+
+# Name of the mutant, words of the suspect, the output by values [N, T, C, HW], shifts [N, G] and those of channels.
+# Shifts that pass through float32 are no mistake that shows: what it rounds is larger than any T.
+_READINGS: Final[tuple[tuple[str, str, Callable[[Array, Array, Array], Array]], ...]] = (
+    ("reversed", "", lambda x, _, by: _moved(x, -by).copied()),
+    ("cyclic", "frames come back at the other end", lambda x, _, by: _moved(x, by, lambda t, n: t % n).copied()),
+    ("edge_repeated", "vacated frames repeat the edge",
+     lambda x, _, by: _moved(x, by, lambda t, n: t.clip(0, n - 1)).copied()),
+    ("not_shifted", "shifts are ignored", lambda x, *_: x),
+    ("negative_ignored", "negative shifts are ignored", lambda x, _, by: _moved(x, np.maximum(by, 0)).copied()),
+    ("all_frames_kept", "shifts by all frames leave them where they are",
+     lambda x, _, by: _moved(x, np.where(abs(by) == x.shape[1], 0, by)).copied()),
+    ("modulo_frames", "shifts are taken modulo the frames",
+     lambda x, _, by: _moved(x, np.fmod(by, x.shape[1])).copied()),
+    ("first_batch_for_all", "every batch is shifted as the first",
+     lambda x, _, by: _moved(x, np.broadcast_to(by[:1], by.shape)).copied()),
+    ("interleaved_groups", "groups are interleaved",
+     lambda x, s, _: _moved(x, s[:, np.arange(x.shape[2]) % s.shape[1]]).copied()),
+    ("groups_of_g_channels", "a group has as many channels as there are groups",
+     lambda x, s, _: _moved(x, s[:, np.minimum(np.arange(x.shape[2]) // s.shape[1], s.shape[1] - 1)]).copied()),
+    ("shifts_transposed", "shifts are read as [G, N]",
+     lambda x, s, _: _moved(x, _by_channel(s.reshape(s.shape[::-1]).T, x.shape[2])).copied()),
+    ("frames_and_channels_exchanged", "values are read as [N, C, T, HW]",
+     lambda x, s, _: _moved(x.reshape(len(x), x.shape[2], x.shape[1], -1), _by_channel(s, x.shape[1])).copied()),
+    ("along_channels", "channels are shifted instead of frames", _along(2)),
+    ("along_batches", "batches are shifted instead of frames", _along(0)),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,129 +90,72 @@ class TinShift:
     fed: str
     output: str
 
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        """The declarations; nobody looks at layouts."""
-        # §1.4 sets no range: a shift by T and more leaves zeros.
-        return TensorSpec(self.fed, _SHAPE, FLOATS, None), TensorSpec("shifts", "[N, G]", (DType.INT32,), None)
-
-    @property
-    def outputs(self) -> tuple[OutputSpec, ...]:
-        """A pure copy (§1.5.1): diff3 = 0."""
-        return (OutputSpec(self.output, _SHAPE, dict.fromkeys(FLOATS, exact()), None),)
-
-    @property
-    def axes(self) -> Mapping[str, Any]:
-        """Every length; §1.1 calls G "group_size" and T "num_segments", which mmcv calls G."""
-        symbols = {"batches": "N", "frames": "T", "channels": "C", "pixels": "HW"}
-        return {**{name: axis(one, of=self.fed) for name, one in symbols.items()}, "groups": axis("G", of="shifts")}
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """In normative order; neither the device nor a layout is checked."""
+    def operator(self, direction: str, number: int, *, summary: str, reversed_words: str) -> Operator:
+        """Forward or backward; the words are those for a shift in the other direction."""
 
         def shape(call: OpCall) -> tuple[int, ...]:
             return (*call.tensor(self.fed).dims, call.tensor("shifts").dims[1])
 
-        return (
-            checks.handle("§3.5"),
-            checks.descriptors(doc="§3.5"),
-            checks.ranks(doc="§3.5"),
-            checks.require("channels", lambda call: shape(call)[2] != 0, "there must be channels", "§1.1"),
-            checks.require("groups", lambda call: shape(call)[4] != 0, "there must be groups", "§1.1"),
-            checks.require(
-                "whole_groups", lambda call: shape(call)[2] % shape(call)[4] == 0, "groups must divide channels", "§1.2"
-            ),
-            checks.dims(*(f"{self.output}.{number}" for number in range(4)), "shifts.0", doc="§3.5"),
-            checks.strided(doc="§1.4"),
-            checks.dtypes("shifts", self.fed, f"{self.output} = {self.fed}", doc="§1.4"),
-            checks.require("batches", lambda call: shape(call)[0] != 0, "there must be batches", "§1.1"),
-            checks.require("pixels", lambda call: shape(call)[3] != 0, "there must be pixels", "§1.1"),
-            checks.large(doc="released"),
-            # §1.1: T alone may be 0.
-            checks.empty(self.fed, doc="§1.1"),
-            checks.pointers(doc="§3.5"),
-        )
+        def fits(call: OpCall) -> bool:
+            return shape(call)[2] % shape(call)[4] == 0
 
-    @property
-    def subsumed(self) -> Mapping[str, str]:
-        """What no call reaches first."""
-        return {f"{self.output}_large": f"{self.output} has the dims of {self.fed}, which is asked first"}
+        name, symbols = f"tin_shift_{direction}", {"batches": "N", "frames": "T", "channels": "C", "pixels": "HW"}
+        shifts = mg.TensorSpec("shifts", "[N, G]", (DType.INT32,), None)
+        operator = Operator(
+            name=name,
+            released_name=name,
+            op_type=(name.upper(), number),
+            summary=summary,
+            # Nobody looks at layouts. §1.4 sets no range: a shift by T and more leaves zeros.
+            inputs=(mg.TensorSpec(self.fed, _SHAPE, FLOATS, None), shifts),
+            # A pure copy (§1.5.1): diff3 = 0.
+            outputs=(mg.OutputSpec(self.output, _SHAPE, dict.fromkeys(FLOATS, mg.exact()), None),),
+            # §1.1 calls G "group_size" and T "num_segments", which mmcv calls G.
+            axes={**{one: axis(of, of=self.fed) for one, of in symbols.items()}, "groups": axis("G", of="shifts")},
+            # In normative order; neither the device nor a layout is checked.
+            checks=(
+                checks.handle("§3.5"),
+                checks.descriptors(doc="§3.5"),
+                checks.ranks(doc="§3.5"),
+                checks.require("channels", lambda call: shape(call)[2] != 0, "there must be channels", "§1.1"),
+                checks.require("groups", lambda call: shape(call)[4] != 0, "there must be groups", "§1.1"),
+                checks.require("whole_groups", fits, "groups must divide channels", "§1.2"),
+                checks.dims(*(f"{self.output}.{number}" for number in range(4)), "shifts.0", doc="§3.5"),
+                checks.strided(doc="§1.4"),
+                checks.dtypes("shifts", self.fed, f"{self.output} = {self.fed}", doc="§1.4"),
+                checks.require("batches", lambda call: shape(call)[0] != 0, "there must be batches", "§1.1"),
+                checks.require("pixels", lambda call: shape(call)[3] != 0, "there must be pixels", "§1.1"),
+                checks.large(doc="released"),
+                # §1.1: T alone may be 0.
+                checks.empty(self.fed, doc="§1.1"),
+                checks.pointers(doc="§3.5"),
+            ),
+            subsumed={f"{self.output}_large": f"{self.output} has the dims of {self.fed}, which is asked first"},
+            definition=define_copies(self.output, self.copies, row="clip"),
+            kernel=self.kernel,
+            suspects={words or reversed_words: self._as_read(read) for _, words, read in _READINGS},
+            recipes={"shifted": self.shifted},
+            space=self._space(),
+            reductions={"groups": self._fewer(2), "channels": self._fewer(3)},
+            c_api=c_function(f"mluOpTinShift{direction.capitalize()}"),
+            exact=self.elements,
+            torch_kernel=self.torch_kernel,
+        )
+        names = {one: words or reversed_words for one, words, _ in _READINGS}
+        return replace(operator, mutants=(*mistakes.suspected(operator, names), *self._mutants()))
 
     def copies(self, call: OpCall) -> CopyOf:
-        """Frame t is frame t − s, and +0 where there is none: zeros are the operator's work."""
-        shifts = call.array("shifts").astype(np.int64)
-        values = call.array(self.fed)
-        # Group g is the contiguous channels from g·C/G on (§1.2).
-        return moved(values, np.repeat(shifts, values.shape[2] // shifts.shape[1], axis=1))
+        """Zeros are the operator's work."""
+        values, shifts = call.arrays(self.fed, "shifts")
+        return _moved(values, _by_channel(shifts, values.shape[2]))
 
-    # Mistakes that kernels make about shifts, groups and axes.
-
-    def _by(self, change: Callable[[Array, int], Array], pick: Pick = lambda frames, _: frames) -> Suspect:
-        """With other shifts [N, C] of the channels, given the right ones and T, or other frames."""
-
-        def shifted(call: OpCall) -> Mapping[str, Array]:
-            values, shifts = call.arrays(self.fed, "shifts")
-            by = np.repeat(shifts.astype(np.int64), values.shape[2] // shifts.shape[1], axis=1)
-            return {self.output: moved(values, change(by, values.shape[1]), pick).copied()}
-
-        return shifted
-
-    def _grouped(self, group: Callable[[Array, int, int], Array]) -> Suspect:
-        """With the group of a channel by another rule, given C and G."""
-
-        def shifted(call: OpCall) -> Mapping[str, Array]:
+    def _as_read(self, read: Callable[[Array, Array, Array], Array]) -> Suspect:
+        def suspect(call: OpCall) -> Mapping[str, Array]:
             values, shifts = call.array(self.fed), call.array("shifts").astype(np.int64)
-            channels, groups = values.shape[2], shifts.shape[1]
-            return {self.output: moved(values, shifts[:, group(np.arange(channels), channels, groups)]).copied()}
+            out = np.ascontiguousarray(read(values, shifts, _by_channel(shifts, values.shape[2])))
+            return {self.output: out.reshape(values.shape)}
 
-        return shifted
-
-    def _read(self, read: Callable[[Array, Array], tuple[Array, Array]], *back: int) -> Suspect:
-        """Of values and shifts that are read as others; `back` puts the axes in order again."""
-
-        def shifted(call: OpCall) -> Mapping[str, Array]:
-            values, shifts = read(call.array(self.fed), call.array("shifts").astype(np.int64))
-            out = moved(np.ascontiguousarray(values), shifts).copied().transpose(*(back or range(4)))
-            return {self.output: np.ascontiguousarray(out).reshape(call.tensor(self.output).dims)}
-
-        return shifted
-
-    def suspects(self, reversed_words: str) -> Mapping[str, Suspect]:
-        """Outputs by each mistake; the words for a shift in the other direction come first."""
-
-        def repeated(shifts: Array, channels: int) -> Array:
-            return shifts[:, np.arange(channels) * shifts.shape[1] // channels]
-
-        return {
-            reversed_words: self._by(lambda by, _: -by),
-            "frames come back at the other end": self._by(lambda by, _: by, lambda frames, count: frames % count),
-            "vacated frames repeat the edge": self._by(
-                lambda by, _: by, lambda frames, count: np.clip(frames, 0, count - 1)
-            ),
-            "shifts are ignored": self._by(lambda by, _: 0 * by),
-            "negative shifts are ignored": self._by(lambda by, _: np.maximum(by, 0)),
-            "shifts by all frames leave them where they are": self._by(lambda by, t: np.where(abs(by) == t, 0, by)),
-            "shifts are taken modulo the frames": self._by(np.fmod),
-            "every batch is shifted as the first": self._by(lambda by, _: np.broadcast_to(by[:1], by.shape)),
-            "groups are interleaved": self._grouped(lambda c, _, groups: c % groups),
-            "a group has as many channels as there are groups": self._grouped(
-                lambda c, _, groups: np.minimum(c // groups, groups - 1)
-            ),
-            "shifts are read as [G, N]": self._read(
-                lambda x, s: (x, repeated(np.ascontiguousarray(s.reshape(s.shape[::-1]).T), x.shape[2]))
-            ),
-            "values are read as [N, C, T, HW]": self._read(
-                lambda x, s: (x.reshape(x.shape[0], x.shape[2], x.shape[1], -1), repeated(s, x.shape[1]))
-            ),
-            # The first channel's, or batch's, shift for all: what moves is another axis.
-            "channels are shifted instead of frames": self._read(
-                lambda x, s: (x.swapaxes(1, 2), repeated(s, x.shape[1])), 0, 2, 1, 3
-            ),
-            "batches are shifted instead of frames": self._read(
-                lambda x, s: (x.swapaxes(0, 1), np.broadcast_to(repeated(s, x.shape[2])[:1], x.shape[1:3])), 1, 0, 2, 3
-            ),
-        }
+        return suspect
 
     def elements(self, call: OpCall) -> Mapping[str, ExactElement]:
         """§1.2 word by word."""
@@ -198,16 +175,16 @@ class TinShift:
         refused = self._refusal(call)
         if refused is not None:
             return refused
-        values, result, shifts = call.array(self.fed), call.array(self.output), call.array("shifts")
+        values, result, shifts = call.arrays(self.fed, self.output, "shifts")
         frames, width = values.shape[1], values.shape[2] // shifts.shape[1]
         for batch, group in np.ndindex(*shifts.shape):
             by = max(-frames, min(frames, int(shifts[batch, group])))
             channels = slice(group * width, (group + 1) * width)
-            kept, vacated = (
-                (slice(by, None), slice(0, by)) if by > 0 else (slice(0, frames + by), slice(frames + by, None))
-            )
+            vacated = slice(0, by) if by > 0 else slice(frames + by, None)
+            result[batch, max(0, by) : frames + min(0, by), channels] = values[
+                batch, max(0, -by) : frames - max(0, by), channels
+            ]
             result[batch, vacated, channels] = 0
-            result[batch, kept, channels] = values[batch, max(0, -by) : frames - max(0, by), channels]
         return Status.SUCCESS
 
     def _refusal(self, call: OpCall) -> Status | None:
@@ -233,7 +210,7 @@ class TinShift:
 
     # With torch: a gather along time, and zeros where it leaves it.
 
-    def torch_kernel(self, call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:  # noqa: ARG002 - all operators are called alike
+    def torch_kernel(self, _: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         """Write the output, by the bits of the elements."""
         import torch
 
@@ -247,12 +224,59 @@ class TinShift:
         outside = (origin < 0) | (origin >= frames)
         outputs[self.output].view(bits).copy_(gathered.masked_fill(outside[..., None], 0))
 
+    def _mutants(self) -> tuple[Mutant, ...]:
+        """Mistakes beside those of reading; each is right but for its name."""
+        output, right = self.output, self.kernel
+
+        def by_other(change: Callable[[Array], Array]) -> Callable[[OpCall], Status]:
+            read = misread(shifts=lambda shifts: change(shifts.astype(np.int64)).astype("<i4"))
+            return lambda call: right(read(call))
+
+        def masked(call: OpCall) -> None:
+            """What comes from no frame is 0 times the nearest one."""
+            values, shifts = call.arrays(self.fed, "shifts")
+            edge = _moved(values, _by_channel(shifts, values.shape[2]), lambda t, n: t.clip(0, n - 1)).copied()
+            with np.errstate(all="ignore"):
+                call.array(output)[...] = np.where(self.copies(call).is_copied, edge, edge * edge.dtype.type(0))
+
+        def odd_pixel(call: OpCall) -> Any:
+            """The last pixel of a frame that has an odd number of halves."""
+            values = call.array(output)
+            return (..., slice(-1, None)) if values.itemsize == 2 and values.shape[3] % 2 else slice(0)
+
+        return (
+            *(
+                Mutant(f"shifts_in_{name}", f"keeps shifts in {words}", by_other(narrow))
+                for name, words, narrow in NARROW
+                if name.startswith("int")
+            ),
+            # −2^31 has a magnitude that no int32 holds.
+            Mutant("smallest_is_none", "takes −2^31 for no shift", by_other(lambda s: np.where(s == _SMALLEST, 0, s))),
+            Mutant("shifts_up_to_7", "moves by 7 frames at most", by_other(lambda shifts: shifts.clip(-7, 7))),
+            *wrong_copies(output, self.copies, row="clip"),
+            mistakes.spoilt("masked", "multiplies what leaves the frames with 0", right, masked),
+            mistakes.left("odd_half_left", "copies halves in pairs", right, output, odd_pixel),
+            mistakes.left(
+                "last_channel_left", "does not write the last channel", right, output, lambda _: np.s_[:, :, -1:]
+            ),
+            mistakes.left("last_frame_left", "does not write the last frame", right, output, lambda _: np.s_[:, -1:]),
+            *mistakes.tails_left(right, output, 1, "frames", (4, 64)),
+            *mistakes.tails_left(right, output, 2, "channels", (4, 64)),
+            *mistakes.tails_left(right, output, 3, "pixels", (16, 64)),
+            *(mistakes.part_left(right, output, number, what) for number, what in ((2, "channels"), (3, "pixels"))),
+            *(
+                mistakes.first_length_kept(right, output, number, what)
+                for number, what in ((1, "frames"), (2, "channels"))
+            ),
+            mistakes.input_cleared(right, self.fed),
+        )
+
     # Recipes, fuzzing, minimising.
 
     def shifted(
         self,
         draw: Draw,
-        params: Params,
+        params: mg.Params,
         dtype: DType,
         *,
         batches: int = 2,
@@ -263,12 +287,11 @@ class TinShift:
         shifts: tuple[int, ...] = (),
         most: int = 0,
         values: Values = "full",
-    ) -> RecipeOutput:
+    ) -> mg.RecipeOutput:
         """Values of any bits; the shifts that are listed, again and again, or drawn up to `most`, by default T + 1."""
         if channels % groups or len(shifts) > batches * groups:
             raise ValueError("groups must divide channels, and no more shifts be listed than there are")
-        shape = (batches, frames, channels, pixels)
-        most = most or frames + 1
+        shape, most = (batches, frames, channels, pixels), most or frames + 1
         by = draw.stream("shifts").integers(-most, most + 1, (batches, groups)).astype("<i4")
         if shifts:
             by = np.resize(np.array(shifts, "<i4"), (batches, groups))
@@ -276,29 +299,23 @@ class TinShift:
             # One shift to each side that leaves frames; the first and the last frame are seen by it.
             by.flat[-1], by.flat[0] = -min(2, frames - 1), min(1, frames - 1)
         drawn = BitPatterns(self.fed, "sorts", KINDS).drawn(draw, dtype, shape, values)
-        return RecipeOutput({self.fed: drawn, "shifts": by}, params, outputs={self.output: shape})
+        return mg.RecipeOutput({self.fed: drawn, "shifts": by}, params, outputs={self.output: shape})
 
-    @property
-    def space(self) -> Space:
+    def _space(self) -> Space:
         """Every length, and shifts of all sizes."""
-        lengths = ("batches", "frames", "pixels", "groups")
-        extremes = (1, -(1 << 31), -1, (1 << 31) - 1)
 
         def draw(at: Mapping[str, Any]) -> Drawn | None:
-            data = {name: at[name] for name in (*lengths, "values")}
+            data = {name: at[name] for name in ("batches", "frames", "pixels", "groups", "values")}
             data["channels"] = at["groups"] * at["width"]
             if at["shifts"] == "extreme":
-                data["shifts"] = extremes[: at["batches"] * at["groups"]]
+                data["shifts"] = (1, _SMALLEST, -1, -1 - _SMALLEST)[: at["batches"] * at["groups"]]
             return Drawn("shifted", {}, data, at["dtype"])
 
+        lengths = {"batches": 65, "frames": 257, "groups": 129, "width": 65, "pixels": 1025}
         return Space(
             axes={
                 "dtype": Choice(tuple(one.value for one in FLOATS)),
-                "batches": Sizes(1, 65),
-                "frames": Sizes(1, 257),
-                "groups": Sizes(1, 129),
-                "width": Sizes(1, 65),
-                "pixels": Sizes(1, 1025),
+                **{name: Sizes(1, most) for name, most in lengths.items()},
                 "shifts": Choice(("drawn", "extreme")),
                 "values": Choice(get_args(Values)),
             },
@@ -306,30 +323,18 @@ class TinShift:
             elements=lambda at: at["batches"] * (2 * at["frames"] * at["width"] * at["pixels"] + 1) * at["groups"],
         )
 
-    @property
-    def reductions(self) -> Mapping[str, Reduction]:
-        """Groups go with their channels, and channels from all groups alike."""
+    def _fewer(self, number: int) -> Reduction:
+        """Of values [N, T, G, C/G, HW] fewer along that axis: groups go with their shifts, channels from all alike."""
 
-        def without(call: OpCall, cut: Callable[[Array], Array], shifts: Array) -> RecipeOutput:
-            values, groups = call.array(self.fed), call.array("shifts").shape[1]
-            batches, frames, _, pixels = values.shape
-            # [N, T, G, C/G, HW]
-            left = cut(values.reshape(batches, frames, groups, -1, pixels)).reshape(batches, frames, -1, pixels)
-            return changed(call, {self.fed: left, "shifts": shifts}, outputs={self.output: left.shape})
+        def dims(call: OpCall) -> tuple[int, ...]:
+            (batches, frames, channels, pixels), (_, groups) = (call.tensor(one).dims for one in (self.fed, "shifts"))
+            return batches, frames, groups, channels // groups, pixels
 
-        return {
-            "groups": Reduction(
-                lambda call: call.tensor("shifts").dims[1],
-                lambda call, start, stop: without(
-                    call,
-                    lambda values: np.delete(values, slice(start, stop), 2),
-                    np.delete(call.array("shifts"), slice(start, stop), 1),
-                ),
-            ),
-            "channels": Reduction(
-                lambda call: call.tensor(self.fed).dims[2] // call.tensor("shifts").dims[1],
-                lambda call, start, stop: without(
-                    call, lambda values: np.delete(values, slice(start, stop), 3), call.array("shifts")
-                ),
-            ),
-        }
+        def without(call: OpCall, start: int, stop: int) -> mg.RecipeOutput:
+            values, shifts = call.arrays(self.fed, "shifts")
+            left = without_rows(values.reshape(dims(call)), start, stop, number)
+            left = left.reshape(*values.shape[:2], -1, values.shape[3])
+            by = without_rows(shifts, start, stop, 1) if number == 2 else shifts
+            return changed(call, {self.fed: left, "shifts": by}, outputs={self.output: left.shape})
+
+        return Reduction(lambda call: dims(call)[number], without)

@@ -2,22 +2,17 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, OpCall, OutputSpec, Status, checks, exact
+from mluops_gtest.authoring import Array, OpCall, Status, checks, exact
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction, products
 
 from .._shared import moe_dispatch as moe
-from .._shared.wrong_moe_dispatch import moe_suspects, slot_sums
+from .._shared.moe_routing import Operands, Routing, literal_or_0, rounded_products, slots_read, torch_routing
 
 INPUTS: Final = ("gates", "indices", "locations", "dispatch")
-ALL: Final = (*INPUTS, "grad_input")
-OPERANDS: Final = ("gates", "dispatch")
-
-# What is checked, in normative order.
 
 CHECKS = (
     checks.handle("§2.2"),
@@ -41,26 +36,13 @@ CHECKS = (
 # The oracle: one product, rounded once.
 
 
-def gradients(call: OpCall, routing: moe.Routing) -> Array:
+def gradients(call: OpCall, routing: Routing) -> Array:
     """gates[i] · dispatch[slot(i), :] for what is routed, +0 for the rest: the operator clears it itself (§3.1)."""
     grad = np.zeros(call.tensor("grad_input").dims, np.float32)
-    if call.tensor("dispatch").desc.is_empty:
-        return grad
-    gates, dispatch = call.arrays("gates", "dispatch")
-    # A product of two float32 values has 48 bits: float64 holds it, and the result is rounded once.
-    with np.errstate(over="ignore", invalid="ignore"):
-        grad[routing.samples] = gates[routing.samples, None].astype(np.float64) * dispatch[routing.slots]
-    # Which NaN an operation gives differs between processors.
-    np.copyto(grad, np.float32(np.nan), where=np.isnan(grad))
+    if not call.tensor("dispatch").desc.is_empty:
+        gates, dispatch = call.arrays("gates", "dispatch")
+        grad[routing.samples] = rounded_products(gates[routing.samples], dispatch[routing.slots])
     return grad
-
-
-# Mistakes beside those about the routing and gates.
-
-SUSPECTS: Final = {
-    **moe_suspects("grad_input", gradients, OPERANDS),
-    "samples of one slot are summed": partial(slot_sums, "grad_input", gradients),
-}
 
 
 # One element as §2.1 defines it.
@@ -69,13 +51,10 @@ SUSPECTS: Final = {
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """One product, or 0."""
 
-    def grad_input(sample: int, column: int) -> Fraction | float:
-        slot = moe.literal_slot(call, sample)
-        if slot is None:
-            return Fraction(0)
+    def product(slot: int, sample: int, column: int) -> Fraction | float:
         return fraction(float(products(call.array("gates")[sample], call.array("dispatch")[slot, column])))
 
-    return {"grad_input": grad_input}
+    return {"grad_input": literal_or_0(call, product)}
 
 
 # The kernel that the numpy backend runs: every task has a part of the samples (§3.1).
@@ -85,7 +64,7 @@ TASKS: Final = 16
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then gather."""
-    refused = moe.refusal(call, *ALL)
+    refused = moe.refusal(call)
     if refused is not None:
         return refused
     grad = call.tensor("grad_input")
@@ -99,7 +78,7 @@ def kernel(call: OpCall) -> Status:
     result[...] = 0
     if without_slots:
         return Status.SUCCESS
-    slots, gates, dispatch = moe.slots_read(call), *call.arrays("gates", "dispatch")
+    slots, gates, dispatch = slots_read(call), *call.arrays("gates", "dispatch")
     with np.errstate(over="ignore", invalid="ignore"):
         for part in np.array_split(np.flatnonzero(slots >= 0), TASKS):
             result[part] = dispatch[slots[part]] * gates[part, None]
@@ -111,7 +90,7 @@ def kernel(call: OpCall) -> Status:
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write grad_input."""
-    samples, slots = moe.torch_routing(call, inputs)
+    samples, slots = torch_routing(call, inputs)
     # Only what is routed is multiplied: 0 · NaN is NaN.
     rows = inputs["dispatch"][slots] * inputs["gates"][samples, None]
     outputs["grad_input"].zero_().index_copy_(0, samples, rows)
@@ -120,9 +99,9 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
 OPERATOR = moe.moe_operator(
     "moe_dispatch_backward_data",
     (1303, 20230216),
-    INPUTS,
+    Operands("gates", "dispatch", "grad_input"),
     # §1.5.1; one product is rounded in one way.
-    OutputSpec("grad_input", moe.SHAPES["grad_input"], {DType.FLOAT: exact()}, None),
+    exact(),
     gradients,
     summary="Gives every sample the gradient of the slot that it went to, times its gate; 0 if there is none.",
     checks=CHECKS,
@@ -132,7 +111,6 @@ OPERATOR = moe.moe_operator(
         **dict.fromkeys(("samples", "hidden"), "it is the length of an axis, which is not negative"),
     },
     kernel=kernel,
-    suspects=SUSPECTS,
     exact=elements,
     torch_kernel=torch_kernel,
 )

@@ -2,38 +2,23 @@
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    SIZE_NULL,
-    Array,
-    Bound,
-    DType,
-    OpCall,
-    OutputSpec,
-    QueryChecks,
-    Status,
-    checks,
-    diff1_and_diff2,
-)
-from mluops_gtest.authoring import c_api as c
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, Bound, Draw, DType, OpCall, Params, RecipeOutput, Status, c_api, checks
 from mluops_gtest.authoring.exact_numbers import ExactElement, products, total
+from mluops_gtest.authoring.roundings import through_half
 from mluops_gtest.authoring.sums import lattice_unit, odd_sums
-from mluops_gtest.authoring.suspects import Suspect
 
 from .._shared import moe_dispatch as moe
-from .._shared.moe_dispatch import routed
-from .._shared.wrong_moe_dispatch import moe_suspects, slot_sums
+from .._shared import moe_routing
+from .._shared.interpolation import shortened
+from .._shared.moe_routing import Routing, routed
 
-INPUTS: Final = ("indices", "locations", "input", "dispatch")
-ALL: Final = (*INPUTS, "grad_gates")
-OPERANDS: Final = ("input", "dispatch")
+OPERANDS: Final = moe_routing.Operands("input", "dispatch", "grad_gates")
 _QUERY: Final = "mluOpGetMoeDispatchBackwardGateWorkspaceSize"
-
-# What is checked, in normative order.
 
 CHECKS = (
     checks.handle("§3.7"),
@@ -59,7 +44,7 @@ CHECKS = (
 _BLOCK: Final = 1 << 21
 
 
-def dots(call: OpCall, routing: moe.Routing) -> Array:
+def dots(call: OpCall, routing: Routing) -> Array:
     """Σ_j dispatch[slot(i), j] · input[i, j] for what is routed, +0 for the rest: the operator clears it (§3.1)."""
     grad = np.zeros(call.tensor("grad_gates").dims, np.float32)
     step = max(1, _BLOCK // max(1, call.param("hidden")))
@@ -81,30 +66,54 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
     if not len(samples):
         return {"grad_gates": Bound(magnitude)}
     rows, dispatch = call.arrays("input", "dispatch")
-    pairs = np.abs(rows[samples]), np.abs(dispatch[slots])
     with np.errstate(invalid="ignore"):
-        magnitude[samples] = np.einsum("rh,rh->r", *pairs, dtype=np.float64)
+        magnitude[samples] = np.einsum("rh,rh->r", np.abs(rows[samples]), np.abs(dispatch[slots]), dtype=np.float64)
     return {"grad_gates": Bound(magnitude, rows.shape[1] + 1, unit=lattice_unit(rows, dispatch), products=True)}
 
 
-# Mistakes beside those about the routing.
+# Mistakes beside those about the routing: sums of float32 products in another way, [R, H], one per row.
+
+_TILE: Final = 16
+TASKS: Final = 16
 
 
-def sums_by(add: Callable[[Array], Array], call: OpCall) -> Mapping[str, Array]:
-    """Products in float32 that are added up in another way, of [R, H] one sum per row."""
-    grad = np.zeros(call.tensor("grad_gates").dims, np.float32)
-    samples, slots = routed(call)
-    if len(samples):
-        grad[samples] = add(call.array("input")[samples] * call.array("dispatch")[slots])
-    return {"grad_gates": grad}
+def sums_by(add: Callable[[Array], Array]) -> Callable[[OpCall], Array]:
+    """The gradients with such sums."""
+
+    def gradients(call: OpCall) -> Array:
+        grad = np.zeros(call.tensor("grad_gates").dims, np.float32)
+        samples, slots = routed(call)
+        if len(samples):
+            with np.errstate(over="ignore", invalid="ignore"):
+                grad[samples] = add(call.array("input")[samples] * call.array("dispatch")[slots])
+        return grad
+
+    return gradients
 
 
-SUSPECTS: Final[Mapping[str, Suspect]] = {
-    **moe_suspects("grad_gates", dots, OPERANDS),
-    "samples of one slot are summed": partial(slot_sums, "grad_gates", dots),
-    "the largest product is taken": partial(sums_by, lambda terms: terms.max(axis=1)),
-    "products have no sign": partial(sums_by, lambda terms: np.abs(terms).sum(axis=1)),
-    "sums are divided by H": partial(sums_by, lambda terms: terms.mean(axis=1)),
+def _whole(length: int, terms: Array) -> Array:
+    """What stands behind the last whole tile, or equal share, is lost; a shorter row is not."""
+    sums: Array = terms[:, : terms.shape[1] // length * length or None].sum(axis=1)
+    return sums
+
+
+def _shares(terms: Array) -> int:
+    """Samples are shared by tasks where they are fewer."""
+    return max(1, TASKS // max(1, len(terms)))
+
+
+SUSPECTS: Final[dict[str, Callable[[Array], Array]]] = {
+    "the largest product is taken": lambda terms: terms.max(axis=1),
+    "products have no sign": lambda terms: np.abs(terms).sum(axis=1),
+    "sums are divided by H": lambda terms: terms.mean(axis=1),
+    "sums are made in half": lambda terms: np.cumsum(terms, axis=1, dtype=np.float16)[:, -1],
+    "products are rounded to tf32": lambda terms: shortened(terms, 11).sum(axis=1),
+    "sums are rounded to half": lambda terms: through_half(terms.sum(axis=1)),
+    "only the first tile of 16 columns counts": lambda terms: terms[:, :_TILE].sum(axis=1),
+    "only whole tiles of 16 columns count": lambda terms: _whole(_TILE, terms),
+    "what H leaves behind equal shares of tasks is lost": lambda terms: _whole(_shares(terms), terms),
+    "partial sums of tasks are assigned": lambda t: np.array_split(t, _shares(t), axis=1)[-1].sum(axis=1),
+    "the workspace is not cleared between samples": lambda terms: np.cumsum(terms.sum(axis=1)),
 }
 
 
@@ -114,18 +123,13 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """One sum, or 0."""
 
-    def grad_gates(sample: int) -> Fraction | float:
-        slot = moe.literal_slot(call, sample)
-        if slot is None:
-            return Fraction(0)
+    def dot(slot: int, sample: int) -> Fraction | float:
         return total(products(call.array("dispatch")[slot], call.array("input")[sample]))
 
-    return {"grad_gates": grad_gates}
+    return {"grad_gates": moe_routing.literal_or_0(call, dot)}
 
 
 # The kernel that the numpy backend runs. §3.3: fewer samples than tasks are shared, and their parts are added up last.
-
-TASKS: Final = 16
 
 
 def workspace_size(call: OpCall) -> int:
@@ -136,7 +140,7 @@ def workspace_size(call: OpCall) -> int:
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then add up products in float32."""
-    refused = moe.refusal(call, *ALL)
+    refused = moe.refusal(call)
     if refused is not None:
         return refused
     samples, hidden = call.tensor("input").dims
@@ -145,9 +149,10 @@ def kernel(call: OpCall) -> Status:
     if hidden == 0 or call.tensor("dispatch").dims[0] == 0:
         call.array("grad_gates")[...] = 0
         return Status.SUCCESS
-    if (call.workspace is None and call.workspace_size > 0) or any(call.tensor(name).null for name in ALL):
+    names = (*call.inputs, *call.outputs)
+    if (call.workspace is None and call.workspace_size > 0) or any(call.tensor(name).null for name in names):
         return Status.BAD_PARAM
-    slots, rows, dispatch, grad = moe.slots_read(call), *call.arrays("input", "dispatch", "grad_gates")
+    slots, rows, dispatch, grad = moe_routing.slots_read(call), *call.arrays("input", "dispatch", "grad_gates")
     grad[...] = 0
     with np.errstate(over="ignore", invalid="ignore"):
         for sample in np.flatnonzero(slots >= 0):
@@ -161,36 +166,71 @@ def kernel(call: OpCall) -> Status:
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write grad_gates."""
-    samples, slots = moe.torch_routing(call, inputs)
+    samples, slots = moe_routing.torch_routing(call, inputs)
     # Only what is routed is multiplied: 0 · NaN is NaN.
-    outputs["grad_gates"].zero_().index_copy_(
-        0, samples, (inputs["dispatch"][slots] * inputs["input"][samples]).sum(dim=1)
-    )
+    sums = (inputs["dispatch"][slots] * inputs["input"][samples]).sum(dim=1)
+    outputs["grad_gates"].zero_().index_copy_(0, samples, sums)
+
+
+# Recipes beside those of all three: rows whose products nearly cancel, and rows of which few columns count.
+
+# Factors a of 6 bits and b of 12 bits: no order of so many products a · b rounds in float32.
+_MOST_HIDDEN: Final = 64
+
+
+def cancel(
+    draw: Draw, params: Params, dtype: DType, *, where: moe_routing.Where = "any", zeros: bool = False
+) -> RecipeOutput:
+    """Pairs of columns a, −a against b, b + δ: narrow factors or products lose δ. With zeros δ is 0 in every other row.
+
+    a is odd and has 6 bits, b has 12, and |δ| is 1, 2 or 3, with one sign in a row: all sums are of one magnitude.
+    """
+    p = {**moe_routing.DEFAULTS, **params}
+    if p["hidden"] % 2 or p["hidden"] > _MOST_HIDDEN:
+        raise ValueError(f"rows of {p['hidden']} columns do not cancel in pairs exactly; give an even number up to 64")
+    pairs, slots = p["hidden"] // 2, p["num_experts"] * p["capacity"]
+    a = draw.stream("input").integers(0, 32, (p["samples"], pairs)) * 2 + 1
+    b = draw.stream("dispatch").integers(2048, 4092, (slots, pairs))
+    delta = draw.stream("differences").integers(1, 4, (slots, pairs))
+    delta *= draw.stream("signs").integers(0, 2, (slots, 1)) * 2 - 1
+    if zeros:
+        delta[::2] = 0
+    values = {"input": np.stack([a, -a], axis=2), "dispatch": np.stack([b, b + delta], axis=2)}
+    rows = {name: value.reshape(len(value), -1).astype("<f4") for name, value in values.items()}
+    return OPERANDS.made(draw, p, dtype, *moe_routing.draw_routing(draw, p, where), rows)
+
+
+def columns(draw: Draw, params: Params, dtype: DType, *, at: tuple[int, ...], others: float = 0.0) -> RecipeOutput:
+    """Positive products in the columns that are listed; `others` is the factor of all other columns."""
+    p = {**moe_routing.DEFAULTS, **params}
+    values = OPERANDS.values(draw, p, "positive")
+    factors = np.full(p["hidden"], others, np.float32)
+    factors[list(at)] = 1
+    values["input"] *= factors
+    return OPERANDS.made(draw, p, dtype, *moe_routing.draw_routing(draw, p, "any"), values)
 
 
 OPERATOR = moe.moe_operator(
     "moe_dispatch_backward_gate",
     (1304, 135246),
-    INPUTS,
-    OutputSpec("grad_gates", moe.SHAPES["grad_gates"], {DType.FLOAT: diff1_and_diff2(3e-3)}, None),  # §1.5.1
+    OPERANDS,
+    mg.diff1_and_diff2(3e-3),  # §1.5.1
     dots,
     summary="Sums for every sample the products of its row and the slot that it went to; 0 if there is none.",
     checks=CHECKS,
-    queries={_QUERY: QueryChecks(("handle_null", "arch", "input_desc_null", SIZE_NULL))},
+    queries={_QUERY: mg.QueryChecks(("handle_null", "arch", "input_desc_null", mg.SIZE_NULL))},
     subsumed=moe.never_large("indices", "locations", "grad_gates"),
     bound=bound,
     kernel=kernel,
     workspace_size=workspace_size,
     order_free=True,
-    suspects=SUSPECTS,
-    c_api=c.c_function(
+    suspects={words: sums_by(add) for words, add in SUSPECTS.items()},
+    recipes={**OPERANDS.recipes, "cancel": cancel, "columns": columns},
+    space=OPERANDS.space(cancel={}, columns={"at": (-1,), "others": 2.0**-12}),
+    c_api=c_api.c_function(
         "mluOpMoeDispatchBackwardGate",
         query=_QUERY,
-        arguments=(
-            *(c.HANDLE, *c.tensor(*INPUTS), *c.scalar(*moe.FIELDS)),
-            *(c.WORKSPACE, c.WORKSPACE_SIZE, *c.tensor("grad_gates")),
-        ),
-        query_arguments=(c.HANDLE, *c.descriptor("input"), c.ASKED_SIZE),
+        query_arguments=(c_api.HANDLE, *c_api.descriptor("input"), c_api.ASKED_SIZE),
     ),
     exact=elements,
     torch_kernel=torch_kernel,

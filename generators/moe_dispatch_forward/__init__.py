@@ -6,17 +6,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, OpCall, OutputSpec, Status, checks, exact
+from mluops_gtest.authoring import Array, OpCall, Status, checks, exact
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction, products
+from mluops_gtest.authoring.suspects import misread
 
 from .._shared import moe_dispatch as moe
-from .._shared.wrong_moe_dispatch import moe_suspects
-
-INPUTS: Final = ("gates", "indices", "locations", "input")
-ALL: Final = (*INPUTS, "dispatch")
-OPERANDS: Final = ("gates", "input")
-
-# What is checked, in normative order.
+from .._shared.moe_routing import Operands, Routing, literal_slot, rounded_products, routed, slots_read, torch_routing
 
 CHECKS = (
     checks.handle("§2.2"),
@@ -44,7 +39,7 @@ CHECKS = (
 # The oracle: one product, rounded once.
 
 
-def written(call: OpCall, routing: moe.Routing) -> Array:
+def written(call: OpCall, routing: Routing) -> Array:
     """gates[i] · input[i, :] where a sample is routed to, and what dispatch held elsewhere (§1.4: in place)."""
     gates, rows = call.arrays("gates", "input")
     dispatch = call.array("dispatch").copy()
@@ -52,44 +47,47 @@ def written(call: OpCall, routing: moe.Routing) -> Array:
     # moe_dispatch_backward_gate is a slip.
     slots, behind = np.unique(routing.slots[::-1], return_index=True)
     samples = routing.samples[::-1][behind]
-    # A product of two float32 values has 48 bits: float64 holds it, and the result is rounded once.
-    with np.errstate(over="ignore", invalid="ignore"):
-        values = (gates[samples, None].astype(np.float64) * rows[samples]).astype(np.float32)
-    # Which NaN an operation gives differs between processors; those of other rows keep their bits.
-    np.copyto(values, np.float32(np.nan), where=np.isnan(values))
-    dispatch[slots] = values
+    # NaN of other rows keep their bits.
+    dispatch[slots] = rounded_products(gates[samples], rows[samples])
     return dispatch
 
 
 def untouched(call: OpCall) -> Array:
     """bool [E · K]: no sample is routed to the row."""
     rows = np.ones(call.tensor("dispatch").dims[0], bool)
-    rows[moe.routed(call).slots] = False
+    rows[routed(call).slots] = False
     return rows
 
 
 # Mistakes beside those about the routing.
 
 
-def _sums(call: OpCall) -> Mapping[str, Array]:
-    routing = moe.routed(call)
-    gates, rows = call.arrays("gates", "input")
-    sums = call.array("dispatch").copy()
-    sums[routing.slots] = 0
+def _sums(call: OpCall) -> Array:
+    samples, slots = routed(call)
+    gates, rows, sums = *call.arrays("gates", "input"), call.array("dispatch").copy()
+    sums[slots] = 0
     with np.errstate(all="ignore"):
-        np.add.at(sums, routing.slots, gates[routing.samples, None] * rows[routing.samples])
-    return {"dispatch": sums}
+        np.add.at(sums, slots, gates[samples, None] * rows[samples])
+    return sums
 
 
-def _cleared(call: OpCall) -> Mapping[str, Array]:
-    return {"dispatch": np.where(untouched(call)[:, None], np.float32(0), written(call, moe.routed(call)))}
+def _cleared(call: OpCall) -> Array:
+    return np.where(untouched(call)[:, None], np.float32(0), written(call, routed(call)))
 
 
-SUSPECTS: Final = {
-    **moe_suspects("dispatch", written, OPERANDS),
-    "samples of one slot are summed": _sums,
-    "rows that no sample is routed to are cleared": _cleared,
-}
+def _last_tile_misplaced(call: OpCall) -> Array:
+    """§3.1.3's own: the last partial tile begins at the number of tiles times its own length."""
+    tiles, rest = divmod(call.param("samples"), 64)
+    read = np.concatenate([np.arange(tiles * 64), tiles * rest + np.arange(rest)])
+    call = misread(**dict.fromkeys(call.inputs, lambda array: array[read]))(call)
+    return written(call, routed(call))
+
+
+def _masked(call: OpCall) -> Array:
+    dispatch, rows = written(call, routed(call)), call.array("input")[slots_read(call) < 0]
+    with np.errstate(invalid="ignore"):
+        dispatch[0] += (rows * np.float32(0)).sum(axis=0)
+    return dispatch
 
 
 # One element as §2.1 defines it.
@@ -97,9 +95,7 @@ SUSPECTS: Final = {
 
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """The product of the last sample that is routed to the slot, or what dispatch held."""
-    last = {}
-    for sample in range(call.param("samples")):
-        last[moe.literal_slot(call, sample)] = sample
+    last = {literal_slot(call, sample): sample for sample in range(call.param("samples"))}
 
     def dispatch(slot: int, column: int) -> Fraction | float:
         if slot not in last:
@@ -116,14 +112,14 @@ TASKS: Final = 4
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then write rows."""
-    refused = moe.refusal(call, *ALL, fits=True)
+    refused = moe.refusal(call, fits=True)
     if refused is not None:
         return refused
     if 0 in call.tensor("input").dims:
         return Status.SUCCESS
-    if any(call.tensor(name).null for name in ALL):
+    if any(call.tensor(name).null for name in (*call.inputs, *call.outputs)):
         return Status.BAD_PARAM
-    slots, gates, rows, dispatch = moe.slots_read(call), *call.arrays("gates", "input", "dispatch")
+    slots, gates, rows, dispatch = slots_read(call), *call.arrays("gates", "input", "dispatch")
     with np.errstate(over="ignore", invalid="ignore"):
         for columns in np.array_split(np.arange(rows.shape[1]), min(TASKS, rows.shape[1])):
             part = slice(columns[0], columns[-1] + 1)
@@ -139,7 +135,7 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
     """Write dispatch."""
     import torch
 
-    samples, slots = moe.torch_routing(call, inputs)
+    samples, slots = torch_routing(call, inputs)
     last = torch.full(outputs["dispatch"].shape[:1], -1, device=samples.device)
     last.scatter_reduce_(0, slots, samples, "amax")
     slots = (last >= 0).nonzero().squeeze(1)
@@ -150,9 +146,9 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
 OPERATOR = moe.moe_operator(
     "moe_dispatch_forward",
     (1305, 23333),
-    (*INPUTS, "dispatch_before"),
+    Operands("gates", "input", "dispatch"),
     # §1.5.1; one product is rounded in one way. §1.4: in place, so rows that no sample is routed to keep their bits.
-    OutputSpec("dispatch", moe.SHAPES["dispatch"], {DType.FLOAT: exact()}, None, kept=untouched),
+    exact(),
     written,
     summary="Writes the row of every sample, times its gate, to the slot that it is routed to; other slots stay.",
     checks=CHECKS,
@@ -160,8 +156,14 @@ OPERATOR = moe.moe_operator(
         **moe.never_large("gates", "indices", "locations"),
         "input_large": "dispatch has as many elements at least, since samples have a slot each",
     },
+    kept=untouched,
     kernel=kernel,
-    suspects=SUSPECTS,
+    suspects={
+        "samples of one slot are summed": _sums,
+        "rows that no sample is routed to are cleared": _cleared,
+        "what is not routed is added to row 0, times 0": _masked,
+        "the last partial tile of 64 samples is read elsewhere": _last_tile_misplaced,
+    },
     exact=elements,
     torch_kernel=torch_kernel,
 )

@@ -42,15 +42,18 @@ def along(operator: Operator, symbol: str, named_by: Mapping[str, int | None] | 
 
     def size(call: OpCall) -> int:
         for axis in _axes(operator, symbol, call):
-            if axis.factors == 1:
+            if len(axis.lengths) == 1:
                 return call.tensor(axis.tensor).dims[axis.number]
         return int(call.param(symbol))
 
     def without(call: OpCall, start: int, stop: int) -> RecipeOutput | None:
-        left, gone = size(call) - (stop - start), stop - start
-        axes = tuple(_axes(operator, symbol, call))
-        inputs = {axis.tensor: axis for axis in axes if axis.tensor in call.inputs}
-        arrays = {name: without_rows(_values(call, name), start, stop, axis.number) for name, axis in inputs.items()}
+        arrays, dims = dict[str, Array](), dict[str, tuple[int, ...]]()
+        for axis in _axes(operator, symbol, call):
+            if axis.tensor in call.inputs:
+                values = arrays.get(axis.tensor, _values(call, axis.tensor))
+                arrays[axis.tensor] = axis.without(values, start, stop)
+            else:
+                dims[axis.tensor] = axis.resized(dims.get(axis.tensor, call.tensor(axis.tensor).dims), stop - start)
         for name, column in (named_by or {}).items():
             if call.inputs[name] is None:
                 continue
@@ -60,9 +63,7 @@ def along(operator: Operator, symbol: str, named_by: Mapping[str, int | None] | 
                 return None
             values[places] = renumbered(own, start, stop)
             arrays[name] = values
-        params = operator.params_along(symbol, left, call.params or {})
-        outputs = {axis.tensor: axis for axis in axes if axis.tensor in call.outputs}
-        dims = {name: axis.resized(call.tensor(name).dims, left + gone, left) for name, axis in outputs.items()}
+        params = operator.params_along(symbol, size(call) - (stop - start), call.params or {})
         return changed(call, arrays, params, dims)
 
     return Reduction(size, without)
@@ -103,15 +104,23 @@ def renumbered(places: Array, start: int, stop: int) -> Array:
 
 
 class _Axis(Value):
-    """An axis whose length is a symbol, or a product with it."""
+    """An axis that is as long as a symbol, or as a product of factors: their lengths, and which one is the symbol."""
 
     tensor: str
     number: int
-    factors: int
+    lengths: tuple[int, ...]
+    place: int
 
-    def resized(self, dims: tuple[int, ...], before: int, after: int) -> tuple[int, ...]:
-        """The dims with the axis shorter in proportion."""
-        return (*dims[: self.number], dims[self.number] // before * after, *dims[self.number + 1 :])
+    def resized(self, dims: tuple[int, ...], gone: int) -> tuple[int, ...]:
+        """The dims where so many places of the symbol are gone."""
+        before = self.lengths[self.place]
+        return (*dims[: self.number], dims[self.number] // before * (before - gone), *dims[self.number + 1 :])
+
+    def without(self, array: Array, start: int, stop: int) -> Array:
+        """The array without these places of the symbol."""
+        factors = array.reshape(*array.shape[: self.number], *self.lengths, *array.shape[self.number + 1 :])
+        left = without_rows(factors, start, stop, self.number + self.place)
+        return left.reshape(self.resized(array.shape, stop - start))
 
 
 def _axes(operator: Operator, symbol: str, call: OpCall) -> Iterator[_Axis]:
@@ -122,4 +131,5 @@ def _axes(operator: Operator, symbol: str, call: OpCall) -> Iterator[_Axis]:
         axes = parse_shape(spec.shape).axes(len(tensor.dims), tensor.layout.value, call.params)
         for number, axis in enumerate(axes or ()):
             if symbol in axis.factors:
-                yield _Axis(spec.id, number, len(axis.factors))
+                sizes = (int(one) if one.isdecimal() else operator.size_of(call, one) for one in axis.factors)
+                yield _Axis(spec.id, number, tuple(sizes), axis.factors.index(symbol))

@@ -324,6 +324,23 @@ def test_reductions_follow_from_axes_and_parameters():
     assert made.inputs["rows"].shape == (2, 3, 2)
 
 
+def test_a_symbol_loses_its_places_of_products():
+    table = TensorSpec("table", "[M·reach, B·M]", FLOATS)
+    spec, out = TensorSpec("rows", "[B, M]", FLOATS), OutputSpec("out", "[M·reach, B]", dict.fromkeys(FLOATS, exact()))
+    axes = {"batches": axis("B", of="rows"), "cells": axis("M", of="rows")}
+    reductions = axis_reductions(gathers(inputs=(spec, table), outputs=(out,), axes=axes))
+    arrays = {"rows": np.ones((2, 3), "<f4"), "table": np.arange(36, dtype="<f4").reshape(6, 6)}
+    given = call_of("gathers", {"reach": 2}, arrays, {"out": np.ones((6, 2), "<f4")})
+    for name, rows, columns, dims in (
+        ("cells", [0, 1, 4, 5], [0, 2, 3, 5], (4, 2)),
+        ("batches", range(6), [0, 1, 2], (6, 1)),
+        ("reach", [0, 2, 4], range(6), (3, 2)),
+    ):
+        made = reductions[name].without(given, 1, 2)
+        np.testing.assert_array_equal(made.inputs["table"], arrays["table"][np.ix_(rows, columns)])
+        assert made.outputs == {"out": dims}
+
+
 def test_positions_are_renumbered_with_their_axis_and_may_not_leave_it():
     places = np.array([[0, 4, 2, 3], [4, 4, 4, 4]], "<i4")
     named = call(inputs={**call().inputs, "places": replace(call().tensor("places"), array=places)})
