@@ -171,20 +171,22 @@ class TinShift:
     # The kernel that the numpy backend runs: whole frames of a group at a time, as §3.1 copies them.
 
     def kernel(self, call: OpCall) -> Status:
-        """Check the call, then copy the frames of each group that stay, and clear the others."""
+        """Check the call, then copy the frames that stay of all groups with the same shift, and clear the others."""
         refused = self._refusal(call)
         if refused is not None:
             return refused
         values, result, shifts = call.arrays(self.fed, self.output, "shifts")
-        frames, width = values.shape[1], values.shape[2] // shifts.shape[1]
-        for batch, group in np.ndindex(*shifts.shape):
-            by = max(-frames, min(frames, int(shifts[batch, group])))
-            channels = slice(group * width, (group + 1) * width)
-            vacated = slice(0, by) if by > 0 else slice(frames + by, None)
-            result[batch, max(0, by) : frames + min(0, by), channels] = values[
-                batch, max(0, -by) : frames - max(0, by), channels
-            ]
-            result[batch, vacated, channels] = 0
+        batches, frames = values.shape[:2]
+        # [N, G, T, elements of a group].
+        sources, targets = (
+            one.reshape(batches, frames, shifts.shape[1], -1).swapaxes(1, 2) for one in (values, result)
+        )
+        clipped = shifts.clip(-frames, frames)
+        for by in np.unique(clipped).tolist():
+            alike = clipped == by
+            moved = np.zeros_like(sources[alike])
+            moved[:, max(0, by) : frames + min(0, by)] = sources[alike][:, max(0, -by) : frames - max(0, by)]
+            targets[alike] = moved
         return Status.SUCCESS
 
     def _refusal(self, call: OpCall) -> Status | None:

@@ -155,9 +155,11 @@ def kernel(call: OpCall) -> Status:
     slots, rows, dispatch, grad = moe_routing.slots_read(call), *call.arrays("input", "dispatch", "grad_gates")
     grad[...] = 0
     with np.errstate(over="ignore", invalid="ignore"):
-        for sample in np.flatnonzero(slots >= 0):
-            parts = np.array_split(rows[sample] * dispatch[slots[sample]], max(1, TASKS // samples))
-            grad[sample] = sum((part.sum(dtype=np.float32) for part in parts), np.float32(0))
+        there = np.flatnonzero(slots >= 0)
+        # So many products at once.
+        for some in np.array_split(there, 1 + len(there) * hidden // (1 << 20)):
+            parts = np.array_split(rows[some] * dispatch[slots[some]], max(1, TASKS // samples), axis=1)
+            grad[some] = sum((part.sum(axis=1, dtype=np.float32) for part in parts), np.float32(0))
     return Status.SUCCESS
 
 

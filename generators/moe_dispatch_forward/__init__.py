@@ -120,11 +120,12 @@ def kernel(call: OpCall) -> Status:
     if any(call.tensor(name).null for name in (*call.inputs, *call.outputs)):
         return Status.BAD_PARAM
     slots, gates, rows, dispatch = slots_read(call), *call.arrays("gates", "input", "dispatch")
+    samples = np.flatnonzero(slots >= 0)
     with np.errstate(over="ignore", invalid="ignore"):
         for columns in np.array_split(np.arange(rows.shape[1]), min(TASKS, rows.shape[1])):
             part = slice(columns[0], columns[-1] + 1)
-            for sample in np.flatnonzero(slots >= 0):
-                np.multiply(rows[sample, part], gates[sample], out=dispatch[slots[sample], part])
+            # Of samples of one slot the last one is written last.
+            dispatch[slots[samples], part] = rows[samples, part] * gates[samples, None]
     return Status.SUCCESS
 
 
