@@ -1,11 +1,14 @@
 """Puts docs/, generators/, cases/ and prototxt/ into a wheel as mluops_gtest/_content, and compiles the native core.
 
+The stored cases of an operator are one file there: thousands of small ones would take twice the space.
+
 An editable install needs no copy of the content, but the native core beside its sources. Without a C compiler there is
 none, and numpy does its work.
 """
 
 import importlib.util
 import tempfile
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,9 +35,14 @@ class ContentHook(BuildHookInterface):
         for name in ("docs", "generators", "cases", "prototxt"):
             folder = Path(self.root, name)
             for file in sorted(folder.rglob("*")):
-                if file.is_file() and "__pycache__" not in file.parts:
+                if file.is_file() and "__pycache__" not in file.parts and file.suffix != ".prototxt":
                     target = f"mluops_gtest/_content/{file.relative_to(self.root).as_posix()}"
                     build_data["force_include"][str(file)] = target
+
+        for folder in sorted(Path(self.root, "prototxt").iterdir()):
+            pack = Path(self._temporary.name, f"{folder.name}.zip")
+            _pack(pack, sorted(folder.glob("*.prototxt")))
+            build_data["force_include"][str(pack)] = f"mluops_gtest/_content/prototxt/{folder.name}/cases.zip"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
         """Called by hatchling when it has built."""
@@ -50,6 +58,13 @@ class ContentHook(BuildHookInterface):
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
+
+
+def _pack(pack: Path, files: list[Path]) -> None:
+    """Not compressed, since the wheel is; without dates, so that equal cases make equal packs."""
+    with zipfile.ZipFile(pack, "w") as archive:
+        for file in files:
+            archive.writestr(zipfile.ZipInfo(file.name), file.read_bytes())
 
 
 def _platform() -> str:

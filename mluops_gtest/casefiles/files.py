@@ -20,6 +20,7 @@ from mluops_gtest.base.errors import CaseFileError, ContentError, repr_short
 from mluops_gtest.base.files import BINARY, CASE_SUFFIXES, TEXT, mapped, place_below, replace_file
 from mluops_gtest.base.native.arrays import value_lines
 from mluops_gtest.casefiles.binary import binary_operator_name, read_binary, write_binary
+from mluops_gtest.casefiles.packed import packed_bytes
 from mluops_gtest.casefiles.schema import (
     EXPECT_FIELD,
     EXPECT_PACKAGE,
@@ -162,6 +163,12 @@ def file_bytes(path: Path) -> memoryview:
     except OSError as error:
         # To map a file takes address space, which a limit may lack.
         raise CaseFileError(f"{path}: cannot be read: {error.strerror or error}.") from error
+
+
+def stored_bytes(path: Path) -> memoryview:
+    """The bytes of a stored case, from its own file or from the pack of its operator."""
+    packed = packed_bytes(path)
+    return file_bytes(path) if packed is None else memoryview(packed)
 
 
 def resolve(name: str, folder: Path, allow_outside: bool) -> Path:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from mluops_gtest.base.errors import ContentError, UndefinedCallError, UnwritableError, UsageError
 from mluops_gtest.base.files import TEXT, place_below, replace_file
 from mluops_gtest.base.frozen import Value
+from mluops_gtest.casefiles.files import stored_bytes
 from mluops_gtest.casefiles.lock import (
     LockEntry,
     case_path,
@@ -30,6 +31,7 @@ from mluops_gtest.casefiles.lock import (
     whole_entry,
     write_locks,
 )
+from mluops_gtest.casefiles.packed import is_stored
 from mluops_gtest.casefiles.reader import read_case
 from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.casefiles.writer import case_text, write_case
@@ -156,9 +158,9 @@ class _Worker:
         if locked != entry:
             return f"differs from the lock in: {', '.join(locked.differences(entry))}"
         if target.committed_only:
-            if (text is not None) != path.exists():
+            if (text is not None) != is_stored(path):
                 return f"{path} is missing" if text is not None else f"{path} is stored, but is too large for that"
-            return "" if text is None or path.read_bytes() == text else f"{path} differs from what is generated"
+            return "" if text is None or stored_bytes(path) == text else f"{path} differs from what is generated"
         if not path.exists():
             return f"{path} is missing"
         case = read_case(path, self._schema, self._catalogue.operators, case_id=entry.id)

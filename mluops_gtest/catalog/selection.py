@@ -32,6 +32,7 @@ from mluops_gtest.base.files import CASE_SUFFIXES, TEXT
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.casefiles.lock import case_path
+from mluops_gtest.casefiles.packed import is_stored
 from mluops_gtest.catalog.declaration_cache import DeclaredCases, load_declarations
 from mluops_gtest.catalog.operators import Operators, load_operators, operator_name
 from mluops_gtest.catalog.replaced import Successors, read_replaced, replaced_words
@@ -130,6 +131,10 @@ class Catalogue:
     def stored_path(self, case_id: str) -> Path:
         """Where the declared case's file is committed when it is small."""
         return case_path(self.root_of(case_id.partition("/")[0]).stored, case_id)
+
+    def has_stored(self, case_id: str) -> bool:
+        """The declared case is stored, not made when it is used."""
+        return is_stored(self.stored_path(case_id))
 
     @property
     def root_paths(self) -> tuple[str, ...]:

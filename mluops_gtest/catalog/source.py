@@ -41,6 +41,7 @@ from mluops_gtest.casefiles.lock import (
     same_values,
     whole_entry,
 )
+from mluops_gtest.casefiles.packed import is_stored
 from mluops_gtest.catalog.cache import (
     CASE_FILE,
     MADE_FILE,
@@ -162,7 +163,7 @@ class StoredCases:
                 f"Run `mluops-test generate {draft.id}` and look at the difference."
             )
         stored = case_path(self._store(draft.operator), draft.id)
-        if entry.stored or stored.exists():
+        if entry.stored or is_stored(stored):
             return self._stored(stored, draft, entry)
         return self._declared(self._large(draft, entry), draft)
 
@@ -194,13 +195,13 @@ class StoredCases:
         return self._cached(draft, folder, read, make)
 
     def _stored(self, path: Path, draft: CaseDraft, entry: LockEntry) -> Case:
-        from mluops_gtest.casefiles.files import file_bytes
+        from mluops_gtest.casefiles.files import stored_bytes
 
         again = f"restore it, or run `mluops-test generate {draft.id}`."
         try:
-            data = file_bytes(path)
+            data = stored_bytes(path)
         except CaseFileError:
-            if path.exists():
+            if is_stored(path):
                 raise
             raise ContentError(
                 f"{path}: the file of {draft.id} is missing, although the lock has it: {again}"

@@ -185,7 +185,7 @@ def subject_of(session: Session, name: str, seeds: int) -> Subject:
         case_id: source.load(case_id)
         for case_id, draft in declared.items()
         # Positions in 16 bits show nowhere else, and few committed cases are so large.
-        if catalogue.stored_path(case_id).exists() or any(draft.sizes.get(axis, 0) > _SIGNED_16_BITS for axis in along)
+        if catalogue.has_stored(case_id) or any(draft.sizes.get(axis, 0) > _SIGNED_16_BITS for axis in along)
     }
     return Subject(
         operator=operator,

@@ -12,6 +12,7 @@ import pytest
 
 from mluops_gtest import __version__
 from mluops_gtest.base.native.library import LIBRARY, compiler
+from mluops_gtest.casefiles.packed import PACK
 from mluops_gtest.cli.main import run_main
 from tests.support.built_once import built_once
 
@@ -83,10 +84,37 @@ def test_nothing_but_the_package_stands_at_the_top(names: set[str]) -> None:
 
 @pytest.mark.parametrize("folder", CONTENT)
 def test_every_content_file_is_inside(source: Path, names: set[str], folder: str) -> None:
-    files = [p for p in (source / folder).rglob("*") if p.is_file() and p.suffix != ".pyc"]
+    files = [p for p in (source / folder).rglob("*") if p.is_file() and p.suffix not in (".pyc", ".prototxt")]
     wanted = {f"mluops_gtest/_content/{p.relative_to(source).as_posix()}" for p in files}
+    if folder == "prototxt":
+        wanted |= {f"mluops_gtest/_content/prototxt/{p.name}/{PACK}" for p in (source / folder).iterdir()}
     assert wanted
     assert wanted == {name for name in names if name.startswith(f"mluops_gtest/_content/{folder}/")}
+
+
+def test_every_stored_case_is_in_the_pack_of_its_operator(source: Path, unpacked: Path) -> None:
+    for folder in (source / "prototxt").iterdir():
+        with ZipFile(unpacked / "mluops_gtest/_content/prototxt" / folder.name / PACK) as pack:
+            assert pack.testzip() is None
+            assert {name: pack.read(name) for name in pack.namelist()} == {
+                path.name: path.read_bytes() for path in folder.glob("*.prototxt")
+            }
+
+
+def test_the_wheel_is_small(wheel: Path) -> None:
+    assert wheel.stat().st_size < 12_000_000
+
+
+def test_a_damaged_pack_is_said(unpacked: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(unpacked, broken)
+    pack = broken / "mluops_gtest/_content/prototxt/abs" / PACK
+    pack.write_bytes(pack.read_bytes()[:-2000])
+    words = [sys.executable, "-m", "mluops_gtest", "run", "abs/bfloat16_before_x_empty", "--root", "builtin"]
+    named = {"PYTHONPATH": str(broken), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(words, cwd=tmp_path, env={**os.environ, **named}, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert f"{pack}: cannot be read" in done.stdout + done.stderr
 
 
 def test_the_package_is_complete_and_typed(source: Path, names: set[str]) -> None:

@@ -96,7 +96,7 @@ class Listing:
                 "outputs": entry.tensors["outputs"],
                 "criteria": self._criteria(operator, entry, case or selected.draft),
                 "expect": describe_expect(expect),
-                "stored": case is not None or self._session.catalogue.stored_path(selected.id).exists(),
+                "stored": case is not None or self._session.catalogue.has_stored(selected.id),
             }
         except ContentError as error:
             self.broken += 1
