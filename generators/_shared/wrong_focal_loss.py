@@ -69,7 +69,6 @@ _OF_BOTH: Final[Wrong] = {
     "results are divided by their number": lambda _, v: v / v.size,
     "every result is the sum of its row": lambda _, v: np.broadcast_to(v.sum(axis=1, keepdims=True), v.shape),
     "the target's column alone has a result": lambda r, v: np.where(r.is_target, v, 0),
-    "the target's column has no result": lambda r, v: np.where(r.is_target, 0, v),
     "NaN becomes 0": lambda _, v: np.nan_to_num(v),
     "NaN fills its row": lambda _, v: np.where(np.isnan(v).any(axis=1, keepdims=True), np.nan, v),
     "x^0 is 0": lambda r, v: v * (r.gamma != 0),

@@ -73,9 +73,7 @@ WRONG: Final[Wrong] = {
     "results are the larger of |re| and |im|": formula("c", lambda x: abs(_float_parts(x)).max(-1)),
     "results are |re|": formula("c", lambda x: np.abs(x.real)),
     "a real part −Inf keeps its sign": formula("c", lambda x: np.where(x.real == -np.inf, x.real, np.abs(x))),
-    "all real parts come before all imaginary ones": formula(
-        "c", lambda x: np.hypot(*_float_parts(x).reshape(2, *x.shape))
-    ),
+    "real parts come before imaginary ones": formula("c", lambda x: np.hypot(*_float_parts(x).reshape(2, *x.shape))),
     "squares of parts are made in float": formula("c", lambda x: np.sqrt(np.square(_float_parts(x)).sum(-1))),
     # What flushes subnormal numbers is told by the numbers themselves.
     **{

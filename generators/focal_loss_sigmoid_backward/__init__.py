@@ -78,8 +78,6 @@ _WRONG: Final[Wrong] = {
     "all columns but the target's have the other sign": lambda r, v: np.where(r.is_target, v, -v),
     "the logarithm's term is missing": lambda r, _: focal.gradients(r, lambda q, *_: q),
     "ln p and ln(1 − p) are exchanged": lambda r, _: focal.gradients(r, lambda q, pt, _ln, g: q - g * pt * np.log(q)),
-    "the logarithm's term has the other sign": lambda r, _: focal.gradients(r, lambda q, pt, ln, g: q + g * pt * ln),
-    "the logarithm's term lacks gamma": lambda r, _: focal.gradients(r, lambda q, pt, ln, _g: q - pt * ln),
     "grad_output is the sum of a row": lambda _, v: v * v.sum(axis=1, keepdims=True),
     "arithmetic is in bfloat16": rounded(focal.gradient_term),
 }

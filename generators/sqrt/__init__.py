@@ -12,7 +12,7 @@ from mluops_gtest.authoring.roundings import through_half
 
 from .._shared import elementwise
 from .._shared.bit_patterns import KINDS, BitPatterns
-from .._shared.elementwise import Domain, Number, Refused, Shape, sign_of, without_sign
+from .._shared.elementwise import CODE, Domain, Number, Refused, Shape, sign_of, without_sign
 from .._shared.wrong_elementwise import Wrong, formula, imprecise
 
 # The header names half and float, the code also bfloat16, and int32 with float results: ruling, all of them.
@@ -152,11 +152,7 @@ OPERATOR = elementwise.element_operator(
     prefer=4003,
     preferences=(0, 1),
     summary="The square root of every element.",
-    checks=(
-        checks.params("prefer", doc=elementwise.CODE),
-        *elementwise.unary_checks(RESULTS),
-        checks.strided_alike(doc=elementwise.CODE),
-    ),
+    checks=(checks.params("prefer", doc=CODE), *elementwise.unary_checks(RESULTS), checks.strided_alike(doc=CODE)),
     reference=REFERENCE,
     left_open={"undefined": find_outside},
     exact=root,

@@ -176,7 +176,7 @@ MISTAKES = {
             "results are the larger of |re| and |im|": "released_twin_complex_float",
             "results are |re|": "released_twin_complex_float",
             "a real part −Inf keeps its sign": "values_inf_complex_float",
-            "all real parts come before all imaginary ones": "released_twin_complex_float",
+            "real parts come before imaginary ones": "released_twin_complex_float",
             "squares of parts are made in float": "values_wide_complex_float",
             "NaN becomes 0": "values_nan_float",
             "infinities become the largest number": "values_inf_float",
