@@ -29,8 +29,8 @@ MOST_AXES: Final = 8
 Shape = tuple[int, ...]
 Number = Fraction | float
 # What refuses a call with these tensors, in its order; the flag says that the device is older.
-Refused = Iterator[tuple[bool, Status]]
-Refusals = Callable[[OpCall, list[TensorArg], bool], Refused]
+Refusals = Iterator[tuple[bool, Status]]
+Refuse = Callable[[OpCall, list[TensorArg], bool], Refusals]
 # How far results may be off. No document says it: 5e-7 is 4 ulp of a float, the others 1 ulp of what is rounded to 16
 # bits. The released kernels ignore the preference, so FAST and HIGH differ in what is demanded alone.
 _HIGH: Final = {DType.FLOAT: 5e-7, DType.HALF: 1e-3, DType.BFLOAT16: 8e-3}
@@ -57,7 +57,7 @@ def element_operator(
     criteria: Mapping[DType, Any] = _CRITERIA,
     reference: Callable[[OpCall], Baseline],
     exact: Callable[..., Number],
-    refusals: Refusals,
+    refuse: Refuse,
     compute: Callable[[OpCall], Array],
     in_torch: Callable[..., Any],
     wrong: Wrong,
@@ -76,7 +76,7 @@ def element_operator(
     field = mg.ParamField("prefer", 1, "enum", default=1, enum=PREFERENCE, allowed=preferences)
     choices = {"prefer": preferences or tuple(_PREFERENCES.values())} if prefer else {}
 
-    def drawn(
+    def draw_kind(
         draw: mg.Draw, given: mg.Params, dtype: DType, *, dims: Shape = (4, 5), values: str = "full"
     ) -> mg.RecipeOutput:
         if values not in (*kinds[dtype], *other_kinds):
@@ -100,11 +100,11 @@ def element_operator(
         sizes={"elements": mg.SizedAxis(inputs[0], count=_count, without=partial(_lose_element, inputs[0]))},
         reference=reference,
         exact=partial(_elements, output, exact),
-        kernel=partial(_run, output, refusals, compute),
+        kernel=partial(_run, output, refuse, compute),
         torch_kernel=torch_kernel,
         theory=_theory,
         suspects=element_suspects(output, wrong),
-        recipes={recipe.__name__: drawn},
+        recipes={recipe.__name__: draw_kind},
         space=_shapes_space(recipe.__name__, kinds, is_defined, choices),
         reductions={f"axis_{axis}": _reduction(inputs, output, axis) for axis in range(MOST_AXES)},
         c_api=c_function(f"mluOp{name.capitalize()}", arguments=(HANDLE, *scalar(*choices), *tensor(*inputs, output))),
@@ -165,12 +165,14 @@ def is_older(call: OpCall) -> bool:
 def extents_refused(*tensors: str) -> mg.Check:
     """`<tensor>_extent` on older devices: strides that reach 2^31 elements."""
 
-    def near(name: str, call: OpCall) -> bool:
+    def is_near(name: str, call: OpCall) -> bool:
         return not call.tensor(name).desc.is_strided or call.tensor(name).desc.extent < 1 << 31
 
-    message, refused = "the strides of {} must reach fewer than 2^31 elements", Status.NOT_SUPPORTED
-    own = (checks.require(f"{one}_extent", partial(near, one), message.format(one), CODE, refused) for one in tensors)
-    return checks.only_if(is_older, *own)
+    def of(name: str) -> mg.Check:
+        message = f"the strides of {name} must reach fewer than 2^31 elements"
+        return checks.require(f"{name}_extent", partial(is_near, name), message, CODE, Status.NOT_SUPPORTED)
+
+    return checks.only_if(is_older, *map(of, tensors))
 
 
 def unary_checks(results: Mapping[DType, DType]) -> tuple[mg.Check, ...]:
@@ -206,12 +208,12 @@ def unary_checks(results: Mapping[DType, DType]) -> tuple[mg.Check, ...]:
 # Kernels.
 
 
-def _run(output: str, refusals: Refusals, compute: Callable[[OpCall], Array], call: OpCall) -> Status:
+def _run(output: str, refuse: Refuse, compute: Callable[[OpCall], Array], call: OpCall) -> Status:
     """Check the call, then compute."""
     args = _tensors(call)
     if call.handle is None or len(args) <= len(call.inputs):
         return Status.BAD_PARAM
-    for is_broken, status in refusals(call, args, call.handle.arch < 590):
+    for is_broken, status in refuse(call, args, call.handle.arch < 590):
         if is_broken:
             return status
     with np.errstate(all="ignore"):
@@ -219,7 +221,7 @@ def _run(output: str, refusals: Refusals, compute: Callable[[OpCall], Array], ca
     return Status.SUCCESS
 
 
-def unary_refusals(results: Mapping[DType, DType], _: OpCall, args: list[TensorArg], is_old: bool) -> Refused:
+def refuse_unary(results: Mapping[DType, DType], _: OpCall, args: list[TensorArg], is_old: bool) -> Refusals:
     """What a kernel of x → y refuses that takes any strides."""
     x, y = args
     yield results.get(x.dtype) is not y.dtype or (is_old and x.dtype is DType.BFLOAT16), Status.BAD_PARAM
@@ -227,10 +229,10 @@ def unary_refusals(results: Mapping[DType, DType], _: OpCall, args: list[TensorA
     yield 0 in x.dims, Status.SUCCESS
     yield is_old and math.prod(x.dims) >= 1 << 31, Status.NOT_SUPPORTED
     yield len(x.dims) > 8, Status.BAD_PARAM
-    yield from late_refusals(args, is_old=is_old)
+    yield from refuse_late(args, is_old=is_old)
 
 
-def late_refusals(args: list[TensorArg], *, is_old: bool) -> Refused:
+def refuse_late(args: list[TensorArg], *, is_old: bool) -> Refusals:
     """What is too far apart, and pointers."""
     yield is_old and any(arg.desc.is_strided and arg.desc.extent >= 1 << 31 for arg in args), Status.NOT_SUPPORTED
     yield any(arg.null for arg in args), Status.BAD_PARAM

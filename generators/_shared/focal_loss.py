@@ -4,7 +4,7 @@ N rows, C classes, pt the probability of the right answer, q = 1 − pt; § is a
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import partial
@@ -19,7 +19,7 @@ from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
-from .elementwise import PREFERENCE
+from .elementwise import PREFERENCE, Refusals
 
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 FAST: Final = 0
@@ -29,7 +29,7 @@ _REDUCTION: Final = mg.EnumSpec(
 
 # Input, target and output; by these and the weight, if there is one, what refuses a call, in its order.
 Tensors = tuple[TensorArg, TensorArg, TensorArg]
-Refusals = Callable[[OpCall, Tensors, list[TensorArg]], Iterator[tuple[bool, Status]]]
+Refuse = Callable[[OpCall, Tensors, list[TensorArg]], Refusals]
 # x [N, C], the places of targets, alpha and gamma of a call.
 Compute = Callable[[Array, tuple[Array, Array], np.float32, np.float32], Array]
 
@@ -137,8 +137,8 @@ class Focal(NamedTuple):
     # As released: operations per element and per row.
     ops: tuple[int, int]
 
-    def operator(self, target: mg.TensorSpec, refusals: Refusals, compute: Compute, **own: Any) -> mg.Operator:
-        """The operator; `refusals` and `compute` are what its kernel checks and computes."""
+    def operator(self, target: mg.TensorSpec, refuse: Refuse, compute: Compute, **own: Any) -> mg.Operator:
+        """The operator; `refuse` and `compute` are what its kernel checks and computes."""
         name, function = f"focal_loss_sigmoid_{self.way}", f"FocalLossSigmoid{self.way.capitalize()}"
         order = (*scalar("prefer", "reduction"), *tensor("input", "target", "weight"), *scalar("alpha", "gamma"))
         prefer, reduction, alpha, gamma = self.fields
@@ -167,7 +167,7 @@ class Focal(NamedTuple):
             theory=self.theory,
             # weight_desc and weight are null where there is no weight.
             c_api=c_function(f"mluOp{function}", arguments=(HANDLE, *order, *tensor(self.output))),
-            kernel=partial(_run, self.output, refusals, compute),
+            kernel=partial(_run, self.output, refuse, compute),
             exact=self.elements,
             torch_kernel=self.torch_kernel,
             recipes={"logits": self.logits},
@@ -297,13 +297,13 @@ GRADIENT: Final = Focal(
 )
 
 
-def _run(output: str, refusals: Refusals, compute: Compute, call: OpCall) -> Status:
+def _run(output: str, refuse: Refuse, compute: Compute, call: OpCall) -> Status:
     """Check the call, then compute in float."""
     x, target, weight, out = (*call.inputs.values(), call.outputs[output])
     if call.handle is None or x is None or target is None or out is None:
         return Status.BAD_PARAM
     weights = [weight] if weight is not None and weight.desc.count else []
-    for is_broken, status in refusals(call, (x, target, out), weights):
+    for is_broken, status in refuse(call, (x, target, out), weights):
         if is_broken:
             return status
     alpha, gamma = (np.float32(call.param(name)) for name in ("alpha", "gamma"))
@@ -404,7 +404,6 @@ _EDGES: Final = {
 }
 # e^-80 leaves α and weight room above the smallest normal number.
 _SMALLEST: Final = 80.0
-_POSITIVE: Final = 8
 
 
 def _targets(draw: mg.Draw, kind: str, rows: int, columns: int, *, is_weighted: bool) -> Array:
@@ -412,16 +411,14 @@ def _targets(draw: mg.Draw, kind: str, rows: int, columns: int, *, is_weighted: 
     drawn, n = draw.stream("target").integers(0, columns, rows), np.arange(rows)
     if kind == "none" and is_weighted:
         raise ValueError("with weight every row has a target")
+    if kind == "any":
+        return drawn
+    # Every eighth row has a class.
+    is_positive = (n % 8 == 0) | (n == rows - 1) | is_weighted
     first, last, none = (np.full_like(n, one) for one in (0, columns - 1, columns))
-    is_drawn = (n % _POSITIVE == 0) | (n == rows - 1) | is_weighted
-    return {
-        "mixed": np.choose(n % (3 if is_weighted else 4), [first, last, drawn, none]),
-        "background": np.where(is_drawn, drawn, none),
-        "any": drawn,
-        "first": first,
-        "last": last,
-        "none": none,
-    }[kind]
+    mixed = np.choose(n % (3 if is_weighted else 4), [first, last, drawn, none])
+    background = np.where(is_positive, drawn, none)
+    return {"mixed": mixed, "background": background, "first": first, "last": last, "none": none}[kind]
 
 
 def _logits(draw: mg.Draw, dtype: DType, kind: str, is_target: Array, gamma: float, most: float) -> Array:
@@ -461,8 +458,6 @@ def _weights(draw: mg.Draw, dtype: DType, kind: str, columns: int) -> Array:
 def shapes_fit(tensors: Tensors, weights: list[TensorArg]) -> bool:
     """Ranks, lengths and types are those that a kernel takes."""
     x, target, out = tensors
-    if len(x.dims) != 2 or len(target.dims) != 1 or out.dims != x.dims or target.dims[0] != x.dims[0]:
-        return False
-    if x.dtype not in (DType.HALF, DType.FLOAT) or target.dtype is not DType.INT32 or out.dtype is not x.dtype:
-        return False
-    return all(arg.dtype is x.dtype and arg.dims == (x.dims[1],) for arg in weights)
+    is_shaped = len(x.dims) == 2 and target.dims == x.dims[:1] and out.dims == x.dims
+    is_typed = x.dtype in (DType.HALF, DType.FLOAT) and target.dtype is DType.INT32 and out.dtype is x.dtype
+    return is_shaped and is_typed and all(arg.dtype is x.dtype and arg.dims == x.dims[1:] for arg in weights)

@@ -11,7 +11,7 @@ import mluops_gtest.authoring as mg
 from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, checks
 
 from .._shared import elementwise
-from .._shared.elementwise import Number, Refused, Shape
+from .._shared.elementwise import Number, Refusals, Shape
 from .._shared.wrong_elementwise import Wrong, formula, imprecise
 
 FLOATS: Final = (DType.FLOAT, DType.HALF)
@@ -109,7 +109,7 @@ WRONG: Final[Wrong] = {
 }
 
 
-def _refusals(_: OpCall, args: list[TensorArg], is_old: bool) -> Refused:
+def _refuse(_: OpCall, args: list[TensorArg], is_old: bool) -> Refusals:
     first, result = args[0], args[-1]
     yield first.dtype not in FLOATS or any(arg.dtype is not first.dtype for arg in args), Status.BAD_PARAM
     yield any(len(arg.dims) not in range(1, 9) for arg in args), Status.BAD_PARAM
@@ -118,7 +118,7 @@ def _refusals(_: OpCall, args: list[TensorArg], is_old: bool) -> Refused:
     except ValueError:
         yield True, Status.BAD_PARAM
     yield 0 in result.dims, Status.SUCCESS
-    yield from elementwise.late_refusals(args, is_old=is_old)
+    yield from elementwise.refuse_late(args, is_old=is_old)
     yield is_old and result.desc.count >= 1 << 31, Status.NOT_SUPPORTED
     yield elementwise.unlike_strides(args)
 
@@ -210,7 +210,7 @@ OPERATOR = elementwise.element_operator(
     precondition=precondition,
     left_open={"undefined": find_outside},
     exact=quotient,
-    refusals=_refusals,
+    refuse=_refuse,
     compute=_compute,
     in_torch=lambda x, y: x / y,
     wrong=WRONG,

@@ -4,7 +4,6 @@ With p = 1/(1 + e^−x), in the target's column −α · (1 − p)^γ · (1 − 
 (γ · (1 − p) · ln(1 − p) − p), times the weight of the row's target.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -13,6 +12,7 @@ from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, Tens
 from mluops_gtest.authoring.reductions import along
 
 from .._shared import focal_loss as focal
+from .._shared.elementwise import Refusals
 from .._shared.wrong_focal_loss import Wrong, focal_mutants, rounded, suspects
 
 # §1.1 and §1.2 name a grad_output; §1.3, the function of §2.2 and mmcv's kernel have none.
@@ -95,7 +95,7 @@ def _compute(x: Array, hits: tuple[Array, Array], alpha: np.float32, gamma: np.f
     return gradient
 
 
-def _refusals(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) -> Iterator[tuple[bool, Status]]:
+def _refuse(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) -> Refusals:
     fits = focal.shapes_fit(tensors, weights) and not any(arg.desc.is_strided for arg in (*tensors, *weights))
     yield not fits, Status.BAD_PARAM
     yield call.param("prefer") != 1 or call.param("reduction") != 0, Status.NOT_SUPPORTED
@@ -114,7 +114,7 @@ OPERATOR = focal.GRADIENT.operator(
     summary="The derivative of every logit's focal loss.",
     target=TARGET,
     checks=CHECKS,
-    refusals=_refusals,
+    refuse=_refuse,
     compute=_compute,
     suspects=suspects(focal.GRADIENT, _WRONG),
     mutants=focal_mutants,

@@ -3,7 +3,6 @@
 pt is p = 1/(1 + e^−x) and αt is alpha where c == target[n]; elsewhere pt is 1 − p and αt is 1 − alpha.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -12,6 +11,7 @@ import numpy as np
 from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks
 
 from .._shared import focal_loss as focal
+from .._shared.elementwise import Refusals
 from .._shared.wrong_focal_loss import Mistake, Wrong, focal_mutants, relabelled, rounded, suspects
 
 # Ruling, §1.2: the factor of a row is weight[target[n]] in all its columns, not weight[c]. §3.1: with γ = 0 the power
@@ -88,7 +88,7 @@ def _loss(z: Array, gamma: np.float32) -> Array:
     return loss
 
 
-def _refusals(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) -> Iterator[tuple[bool, Status]]:
+def _refuse(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) -> Refusals:
     yield call.param("prefer") == 2 or call.param("reduction") != 0 or call.param("gamma") < 0, Status.NOT_SUPPORTED
     yield not focal.shapes_fit(tensors, weights) or tensors[0].desc.count >= 1 << 31, Status.BAD_PARAM
     yield 0 in tensors[0].dims, Status.SUCCESS
@@ -101,7 +101,7 @@ OPERATOR = focal.LOSS.operator(
     summary="The focal loss of every logit, whose class is the row's target or is not.",
     target=TARGET,
     checks=CHECKS,
-    refusals=_refusals,
+    refuse=_refuse,
     compute=_compute,
     suspects=suspects(focal.LOSS, _WRONG),
     mutants=partial(focal_mutants, splits=SPLITS),

@@ -12,7 +12,7 @@ from mluops_gtest.authoring.roundings import through_half
 
 from .._shared import elementwise
 from .._shared.bit_patterns import KINDS, BitPatterns
-from .._shared.elementwise import CODE, Domain, Number, Refused, Shape, sign_of, without_sign
+from .._shared.elementwise import CODE, Domain, Number, Refusals, Shape, sign_of, without_sign
 from .._shared.wrong_elementwise import Wrong, formula, imprecise
 
 # The header names half and float, the code also bfloat16, and int32 with float results: ruling, all of them.
@@ -79,9 +79,9 @@ WRONG: Final[Wrong] = {
 }
 
 
-def _refusals(call: OpCall, args: list[TensorArg], is_old: bool) -> Refused:
+def _refuse(call: OpCall, args: list[TensorArg], is_old: bool) -> Refusals:
     yield call.param("prefer") not in (0, 1), Status.BAD_PARAM
-    yield from elementwise.unary_refusals(RESULTS, call, args, is_old)
+    yield from elementwise.refuse_unary(RESULTS, call, args, is_old)
     yield elementwise.unlike_strides(args)
 
 
@@ -156,7 +156,7 @@ OPERATOR = elementwise.element_operator(
     reference=REFERENCE,
     left_open={"undefined": find_outside},
     exact=root,
-    refusals=_refusals,
+    refuse=_refuse,
     compute=_compute,
     in_torch=lambda x: x.float().sqrt(),
     wrong=WRONG,

@@ -48,8 +48,8 @@ def suspected(operator: Operator, names: Mapping[str, str] | None = None) -> Ite
         return run
 
     slugs = ((re.sub(r"\W+", "_", words.lower()).strip("_"), words) for words in operator.suspects)
-    chosen = slugs if names is None else names.items()
-    return (Mutant(name, f"as if {words}", make(words)) for name, words in chosen)
+    pairs = slugs if names is None else names.items()
+    return (Mutant(name, f"as if {words}", make(words)) for name, words in pairs)
 
 
 def left(name: str, message: str, right: Run, output: str, where: Callable[[OpCall], Any]) -> Mutant:

@@ -450,8 +450,8 @@ def test_most_of_the_other_suspects_are_named_where_they_are_made(catalogue, nam
 )
 def test_a_suspect_is_named_for_the_mistake_that_it_describes(catalogue, name, mistake, made_by, case):
     if isinstance(made_by, str):
-        known = catalogue.operators.part(name, MUTANTS)
-        mutants = {key: mutant.run for mutant in known for key in (mutant.name, mutant.message)}
+        ours = catalogue.operators.part(name, MUTANTS)
+        mutants = {key: mutant.run for mutant in ours for key in (mutant.name, mutant.message)}
         result = explained(catalogue, f"{name}/{case}", lambda _, call: mutants[made_by](call))
     else:
         result = explained(catalogue, f"{name}/{case}", made_by)
