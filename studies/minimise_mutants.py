@@ -29,11 +29,11 @@ ROOT = Path(__file__).parents[1]
 LARGE = 1000
 # Operator → wrong implementations with the case to begin with.
 CHOSEN = {
-    "abs": {"copied": "many_strided", "negated": "many_strided"},
+    "abs": {"elements_are_copied_as_they_are": "many_strided", "every_sign_is_turned": "many_strided"},
     "active_rotated_filter_forward": {"counter_clockwise": "random_1"},
     "ball_query": {"inclusive_max": "random_8_float", "max_ignored": "points_1025"},
     "bbox_overlaps": {"the_second_area_divides": "rows_257_float", "negative_sides_are_not_clamped": "rows_129_float"},
-    "div": {"exchanged": "elements_1025_float", "multiplied": "elements_1025_float"},
+    "div": {"results_are_y_x": "elements_1025_float", "results_are_x_y": "elements_1025_float"},
     "dynamic_point_to_voxel_forward": {"invalid_kept": "points_255", "column_0_decides": "points_255"},
     "dynamic_scatter_backward": {"last_index_wins": "ties_in_one_deep_voxel", "drops_voxel_0": "network_mvxnet_twin"},
     "focal_loss_sigmoid_backward": {"gamma_is_0": "rows_257", "x_has_the_other_sign": "rows_257"},
@@ -69,7 +69,7 @@ CHOSEN = {
         "boxes_are_not_turned": "network_twin_1_float",
         "the_last_points_are_taken": "network_twin_1_float",
     },
-    "sqrt": {"inverse": "elements_1025_float", "squared": "elements_1025_float"},
+    "sqrt": {"results_are_1_x": "elements_1025_float", "results_are_x²": "elements_1025_float"},
     "three_interpolate_backward": {
         "lost_in_a_vector": "odd_7x63x127x129_float",
         "lost_between_tiles": "odd_7x63x127x129_float",

@@ -4,49 +4,32 @@ N rows, C classes, pt the probability of the right answer, q = 1 − pt; § is a
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Mapping
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Baseline,
-    Bound,
-    Draw,
-    DType,
-    EnumSpec,
-    OpCall,
-    Operator,
-    OutputSpec,
-    ParamField,
-    ParamMessage,
-    Params,
-    RecipeOutput,
-    Status,
-    TensorArg,
-    TensorSpec,
-    Theory,
-    axis,
-    diff1_and_diff2,
-    narrowed,
-)
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, narrowed
 from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
+from .elementwise import PREFERENCE, Refusals
+
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 FAST: Final = 0
-_PREFERENCES: Final = {"COMPUTATION_FAST": 0, "COMPUTATION_HIGH_PRECISION": 1, "COMPUTATION_ULTRAHIGH_PRECISION": 2}
-_REDUCTIONS: Final = {"LOSS_REDUCTION_NONE": 0, "LOSS_REDUCTION_SUM": 1, "LOSS_REDUCTION_MEAN": 2}
+_REDUCTION: Final = mg.EnumSpec(
+    "LossReduction", {"LOSS_REDUCTION_NONE": 0, "LOSS_REDUCTION_SUM": 1, "LOSS_REDUCTION_MEAN": 2}
+)
 
 # Input, target and output; by these and the weight, if there is one, what refuses a call, in its order.
 Tensors = tuple[TensorArg, TensorArg, TensorArg]
-Refusals = Callable[[OpCall, Tensors, list[TensorArg]], Iterator[tuple[bool, Status]]]
+Refuse = Callable[[OpCall, Tensors, list[TensorArg]], Refusals]
 # x [N, C], the places of targets, alpha and gamma of a call.
 Compute = Callable[[Array, tuple[Array, Array], np.float32, np.float32], Array]
 
@@ -66,15 +49,19 @@ class Reading(NamedTuple):
     alpha: float  # of the target's column
     others: float  # of every other column
     gamma: float
+    target: Array | None = None  # int64 [N]
+    weight: Array | None = None  # [C], where there is one
 
 
 def read(call: OpCall, rows: slice = slice(None)) -> Reading:
     """Some rows; alpha and gamma are floats."""
-    x, target = call.array("input")[rows].astype(np.float64), call.array("target")[rows]
+    x, target = call.array("input")[rows].astype(np.float64), call.array("target")[rows].astype(np.int64)
     alpha, gamma = (float(np.float32(call.param(name))) for name in ("alpha", "gamma"))
+    weight = call.array("weight").astype(np.float64) if has_weight(call) else None
     # §1.2: the factor of a row is that of its target, for all columns.
-    factor = call.array("weight")[target].astype(np.float64)[:, None] if has_weight(call) else np.ones((1, 1))
-    return Reading(x, target[:, None] == np.arange(x.shape[1]), factor, alpha, 1 - alpha, gamma)
+    factor = np.ones((1, 1)) if weight is None else weight[target][:, None]
+    is_target = target[:, None] == np.arange(x.shape[1])
+    return Reading(x, is_target, factor, alpha, 1 - alpha, gamma, target, weight)
 
 
 def logs(r: Reading) -> tuple[Array, Array, Array]:
@@ -133,15 +120,15 @@ _DOUBT: Final = 1e-12
 _DIGITS, _NOTHING = 60, Decimal("1e-60")
 
 
-@dataclass(frozen=True, slots=True)
-class Focal:
-    """An operator by its output, its formula and its last factor, and one element of it."""
+class Focal(NamedTuple):
+    """What the two operators differ in."""
 
+    way: str
     output: str
     values: Callable[[Reading], Array]
+    # The last factor of the formula, and one element of the document's.
     term: Callable[..., Any]
     element: Callable[[Decimal, bool, Decimal, Decimal], Decimal]
-    _: KW_ONLY
     # Of the op_type and of the message of parameters, and those of its fields prefer, reduction, alpha, gamma.
     number: int
     fields: tuple[int, int, int, int]
@@ -150,32 +137,28 @@ class Focal:
     # As released: operations per element and per row.
     ops: tuple[int, int]
 
-    def operator(self, way: str, **own: Any) -> Operator:
-        """focal_loss_sigmoid_<way>; `own` has what the two do not share."""
-        prefer, reduction, alpha, gamma = self.fields
-        enums = EnumSpec("ComputationPreference", _PREFERENCES), EnumSpec("LossReduction", _REDUCTIONS)
-        fields = (
-            ParamField("prefer", prefer, "enum", default=1, enum=enums[0], allowed=self.preferences),
-            ParamField("reduction", reduction, "enum", "required", default=0, enum=enums[1], allowed=(0,)),
-            ParamField("alpha", alpha, "float", "required", 0.25),
-            ParamField("gamma", gamma, "float", "required", 2.0),
-        )
-        name, function = f"focal_loss_sigmoid_{way}", f"FocalLossSigmoid{way.capitalize()}"
+    def operator(self, target: mg.TensorSpec, refuse: Refuse, compute: Compute, **own: Any) -> mg.Operator:
+        """The operator; `refuse` and `compute` are what its kernel checks and computes."""
+        name, function = f"focal_loss_sigmoid_{self.way}", f"FocalLossSigmoid{self.way.capitalize()}"
         order = (*scalar("prefer", "reduction"), *tensor("input", "target", "weight"), *scalar("alpha", "gamma"))
-        return Operator(
+        prefer, reduction, alpha, gamma = self.fields
+        params = (
+            mg.ParamField("prefer", prefer, "enum", default=1, enum=PREFERENCE, allowed=self.preferences),
+            mg.ParamField("reduction", reduction, "enum", "required", default=0, enum=_REDUCTION, allowed=(0,)),
+            mg.ParamField("alpha", alpha, "float", "required", 0.25),
+            mg.ParamField("gamma", gamma, "float", "required", 2.0),
+        )
+        weight = mg.TensorSpec("weight", "[C]", FLOATS, None, optional=True)
+        return mg.Operator(
             name=name,
             released_name=name,
             op_type=(name.upper(), self.number),
             # Nobody looks at layouts. §1.4: C, where there is no weight, stands for no class.
-            inputs=(
-                TensorSpec("input", "[N, C]", FLOATS, None),
-                own.pop("target"),
-                TensorSpec("weight", "[C]", FLOATS, None, optional=True),
-            ),
+            inputs=(mg.TensorSpec("input", "[N, C]", FLOATS, None), target, weight),
             # §1.5.1: 0.3 %, in both types; its second rule needs the error of a GPU, which no file holds.
-            outputs=(OutputSpec(self.output, "[N, C]", dict.fromkeys(FLOATS, diff1_and_diff2(3e-3)), None),),
-            params=ParamMessage(f"{name}_param", self.number, f"{function}Param", fields),
-            axes={"rows": axis("N", of="input"), "columns": axis("C", of="input")},
+            outputs=(mg.OutputSpec(self.output, "[N, C]", dict.fromkeys(FLOATS, mg.diff1_and_diff2(3e-3)), None),),
+            params=mg.ParamMessage(f"{name}_param", self.number, f"{function}Param", params),
+            axes={"rows": mg.axis("N", of="input"), "columns": mg.axis("C", of="input")},
             reference=self.reference,
             bound=self.bound,
             accepted_faults={f"{self.output}: one ulp": "exponentials, logarithms and powers err by more"},
@@ -184,43 +167,22 @@ class Focal:
             theory=self.theory,
             # weight_desc and weight are null where there is no weight.
             c_api=c_function(f"mluOp{function}", arguments=(HANDLE, *order, *tensor(self.output))),
+            kernel=partial(_run, self.output, refuse, compute),
             exact=self.elements,
             torch_kernel=self.torch_kernel,
+            recipes={"logits": self.logits},
+            space=_space(self.preferences),
             **own,
         )
 
-    def theory(self, call: OpCall) -> Theory:
+    def theory(self, call: OpCall) -> mg.Theory:
         """All tensors once, the operations, and a product more where there is a weight."""
         (rows, columns), (per_element, per_row) = call.tensor("input").dims, self.ops
         tensors = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
         ops = (per_element + has_weight(call)) * rows * columns + per_row * rows
-        return Theory(sum(arg.desc.nbytes for arg in tensors), ops)
+        return mg.Theory(sum(arg.desc.nbytes for arg in tensors), ops)
 
-    def kernel(self, refusals: Refusals, compute: Compute) -> Callable[[OpCall], Status]:
-        """Checks the call, then computes in float."""
-
-        def run(call: OpCall) -> Status:
-            x, target, weight, out = (*call.inputs.values(), call.outputs[self.output])
-            if call.handle is None or x is None or target is None or out is None:
-                return Status.BAD_PARAM
-            weights = [weight] if weight is not None and weight.desc.count else []
-            for is_broken, status in refusals(call, (x, target, out), weights):
-                if is_broken:
-                    return status
-            alpha, gamma = (np.float32(call.param(name)) for name in ("alpha", "gamma"))
-
-            def of_rows(rows: slice) -> Array:
-                values, labels = call.array("input")[rows].astype(np.float32), call.array("target")[rows]
-                found = np.flatnonzero(labels < values.shape[1])
-                values = compute(values, (found, labels[found]), alpha, gamma)
-                return values * call.array("weight")[labels].astype(np.float32)[:, None] if weights else values
-
-            _fill(call.array(self.output), of_rows)
-            return Status.SUCCESS
-
-        return run
-
-    def reference(self, call: OpCall) -> Baseline:
+    def reference(self, call: OpCall) -> mg.Baseline:
         """The formula in real arithmetic whatever prefer says, rounded once, so that every machine has its bits."""
         dtype, element = call.tensor(self.output).dtype, self.elements(call)[self.output]
 
@@ -238,7 +200,7 @@ class Focal:
             np.copyto(low, np.nan, where=np.isnan(low))
             return low
 
-        return Baseline({self.output: _fill(np.empty(call.tensor(self.output).dims, dtype.storage), compute)})
+        return mg.Baseline({self.output: _fill(np.empty(call.tensor(self.output).dims, dtype.storage), compute)})
 
     def elements(self, call: OpCall) -> Mapping[str, ExactElement]:
         """The document's formula with 60 digits."""
@@ -257,7 +219,7 @@ class Focal:
 
         return {self.output: one}
 
-    def bound(self, call: OpCall) -> Mapping[str, Bound]:
+    def bound(self, call: OpCall) -> Mapping[str, mg.Bound]:
         """How far the formula moves where p, its logarithms and the power err; FAST takes ln of a rounded pt."""
         is_fast = call.param("prefer") == FAST
         is_rounded_twice = has_weight(call) and call.tensor(self.output).dtype is DType.HALF
@@ -284,7 +246,7 @@ class Focal:
 
         size = _fill(np.empty(call.tensor(self.output).dims, np.float32), compute)
         # Next to a NaN nothing is compared.
-        return {self.output: Bound(np.nan_to_num(size), 1)}
+        return {self.output: mg.Bound(np.nan_to_num(size), 1)}
 
     def torch_kernel(self, call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
         """Write the output in float, by log-sigmoids."""
@@ -304,8 +266,8 @@ class Focal:
 
     def logits(
         self,
-        draw: Draw,
-        params: Params,
+        draw: mg.Draw,
+        params: mg.Params,
         dtype: DType,
         *,
         rows: int = 9,
@@ -314,7 +276,7 @@ class Focal:
         targets: "Targets" = "mixed",
         labels: tuple[int, ...] = (),
         weight: "Weights" = "none",
-    ) -> RecipeOutput:
+    ) -> mg.RecipeOutput:
         """x of that kind, targets of that kind or as they are listed, and a weight or none."""
         p: dict[str, Any] = {"prefer": 1, "reduction": 0, "alpha": 0.25, "gamma": 2.0, **params}
         drawn = _targets(draw, targets, rows, columns, is_weighted=weight != "none")
@@ -326,35 +288,63 @@ class Focal:
         inputs = {"input": narrowed(x, dtype), "target": target.astype("<i4")}
         if weight != "none":
             inputs["weight"] = _weights(draw, dtype, weight, columns)
-        return RecipeOutput(inputs, p, outputs={self.output: x.shape})
+        return mg.RecipeOutput(inputs, p, outputs={self.output: x.shape})
 
-    def space(self) -> Space:
-        """What fuzzing draws."""
-        data: dict[str, Sizes | Choice] = {
-            "rows": Sizes(1, 1025),
-            "columns": Sizes(1, 257),
-            "values": Choice(("trained", "uniform", "narrow", "steep", "equal")),
-            "targets": Choice(get_args(Targets)),
-            "weight": Choice(("none", "drawn", "signed", "some_zero")),
-        }
-        params: dict[str, Sizes | Choice] = {
-            "prefer": Choice(self.preferences),
-            "alpha": Choice((0.25, 0.5, -1.0, 3.0)),
-            "gamma": Choice((0.0, 0.5, 1.0, 2.0, 3.7, 8.0, 16.0)),
-        }
 
-        def draw(at: Mapping[str, Any]) -> Drawn | None:
-            if at["values"] == "steep" and (at["dtype"] != "float" or at["gamma"] < 8 or at["prefer"] == FAST):
-                return None
-            return Drawn("logits", {one: at[one] for one in params}, {one: at[one] for one in data}, at["dtype"])
+LOSS: Final = Focal("forward", "output", losses, loss_term, loss_element, 15000, (999, 1, 2, 3), (0, 1), ops=(10, 9))
+GRADIENT: Final = Focal(
+    "backward", "grad_input", gradients, gradient_term, gradient_element, 12322, (1, 2, 3, 4), (1,), ops=(23, 6)
+)
 
-        return Space(
-            axes={"dtype": Choice(tuple(dtype.value for dtype in FLOATS)), **data, **params},
-            draw=draw,
-            elements=lambda at: at["rows"] * at["columns"],
-            # Nobody says what a gamma is that is no number.
-            defined=lambda call: not math.isnan(call.param("gamma")) and not has_idle_pointer(call),
-        )
+
+def _run(output: str, refuse: Refuse, compute: Compute, call: OpCall) -> Status:
+    """Check the call, then compute in float."""
+    x, target, weight, out = (*call.inputs.values(), call.outputs[output])
+    if call.handle is None or x is None or target is None or out is None:
+        return Status.BAD_PARAM
+    weights = [weight] if weight is not None and weight.desc.count else []
+    for is_broken, status in refuse(call, (x, target, out), weights):
+        if is_broken:
+            return status
+    alpha, gamma = (np.float32(call.param(name)) for name in ("alpha", "gamma"))
+
+    def of_rows(rows: slice) -> Array:
+        values, labels = call.array("input")[rows].astype(np.float32), call.array("target")[rows]
+        found = np.flatnonzero(labels < values.shape[1])
+        values = compute(values, (found, labels[found]), alpha, gamma)
+        return values * call.array("weight")[labels].astype(np.float32)[:, None] if weights else values
+
+    _fill(call.array(output), of_rows)
+    return Status.SUCCESS
+
+
+def _space(preferences: tuple[int, ...]) -> Space:
+    """What fuzzing draws."""
+
+    def draw(at: Mapping[str, Any]) -> Drawn | None:
+        if at["values"] == "steep" and (at["dtype"] != "float" or at["gamma"] < 8 or at["prefer"] == FAST):
+            return None
+        data = {one: at[one] for one in ("rows", "columns", "values", "targets", "weight")}
+        return Drawn("logits", {one: at[one] for one in ("prefer", "alpha", "gamma")}, data, at["dtype"])
+
+    axes: dict[str, Sizes | Choice] = {
+        "dtype": Choice(tuple(dtype.value for dtype in FLOATS)),
+        "rows": Sizes(1, 1025),
+        "columns": Sizes(1, 257),
+        "values": Choice(("trained", "uniform", "narrow", "steep", "equal")),
+        "targets": Choice(get_args(Targets)),
+        "weight": Choice(("none", "drawn", "signed", "some_zero")),
+        "prefer": Choice(preferences),
+        "alpha": Choice((0.25, 0.5, -1.0, 3.0)),
+        "gamma": Choice((0.0, 0.5, 1.0, 2.0, 3.7, 8.0, 16.0)),
+    }
+    return Space(
+        axes,
+        draw,
+        lambda at: at["rows"] * at["columns"],
+        # Nobody says what a gamma is that is no number.
+        defined=lambda call: not math.isnan(call.param("gamma")) and not has_idle_pointer(call),
+    )
 
 
 def _fill(result: Array, compute: Callable[[slice], Array]) -> Array:
@@ -389,7 +379,7 @@ def precondition(call: OpCall) -> str | None:
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def find_undefined(call: OpCall, baseline: Baseline) -> str | None:  # noqa: ARG001 - all are called alike
+def find_undefined(call: OpCall, baseline: mg.Baseline) -> str | None:  # noqa: ARG001 - all are called alike
     """§1.2: of what is not finite the document says what becomes of NaN with γ ≠ 0; ranges are the header's."""
     x, most = call.array("input").astype(np.float32), reach(call.tensor("input").dtype, call.param("prefer"))
     reasons = {
@@ -414,27 +404,24 @@ _EDGES: Final = {
 }
 # e^-80 leaves α and weight room above the smallest normal number.
 _SMALLEST: Final = 80.0
-_POSITIVE: Final = 8
 
 
-def _targets(draw: Draw, kind: str, rows: int, columns: int, *, is_weighted: bool) -> Array:
+def _targets(draw: mg.Draw, kind: str, rows: int, columns: int, *, is_weighted: bool) -> Array:
     """int64 [N]; in the first row and the last there is a target wherever some have one."""
     drawn, n = draw.stream("target").integers(0, columns, rows), np.arange(rows)
     if kind == "none" and is_weighted:
         raise ValueError("with weight every row has a target")
+    if kind == "any":
+        return drawn
+    # Every eighth row has a class.
+    is_positive = (n % 8 == 0) | (n == rows - 1) | is_weighted
     first, last, none = (np.full_like(n, one) for one in (0, columns - 1, columns))
-    is_drawn = (n % _POSITIVE == 0) | (n == rows - 1) | is_weighted
-    return {
-        "mixed": np.choose(n % (3 if is_weighted else 4), [first, last, drawn, none]),
-        "background": np.where(is_drawn, drawn, none),
-        "any": drawn,
-        "first": first,
-        "last": last,
-        "none": none,
-    }[kind]
+    mixed = np.choose(n % (3 if is_weighted else 4), [first, last, drawn, none])
+    background = np.where(is_positive, drawn, none)
+    return {"mixed": mixed, "background": background, "first": first, "last": last, "none": none}[kind]
 
 
-def _logits(draw: Draw, dtype: DType, kind: str, is_target: Array, gamma: float, most: float) -> Array:
+def _logits(draw: mg.Draw, dtype: DType, kind: str, is_target: Array, gamma: float, most: float) -> Array:
     """float64 [N, C], no |x| above `most`."""
     shape = is_target.shape
     unit, more = (draw.stream(name).integers(0, 1 << 24, shape) * 2.0**-23 - 1 for name in ("input", "more"))
@@ -457,7 +444,7 @@ def _logits(draw: Draw, dtype: DType, kind: str, is_target: Array, gamma: float,
             return np.full(shape, -1.375 if kind == "equal" else 0.0)
 
 
-def _weights(draw: Draw, dtype: DType, kind: str, columns: int) -> Array:
+def _weights(draw: mg.Draw, dtype: DType, kind: str, columns: int) -> Array:
     values = draw.stream("weight").mantissas(columns, (-2, 1), dtype.storage.str)
     return {
         "drawn": np.abs(values),
@@ -471,8 +458,6 @@ def _weights(draw: Draw, dtype: DType, kind: str, columns: int) -> Array:
 def shapes_fit(tensors: Tensors, weights: list[TensorArg]) -> bool:
     """Ranks, lengths and types are those that a kernel takes."""
     x, target, out = tensors
-    if len(x.dims) != 2 or len(target.dims) != 1 or out.dims != x.dims or target.dims[0] != x.dims[0]:
-        return False
-    if x.dtype not in (DType.HALF, DType.FLOAT) or target.dtype is not DType.INT32 or out.dtype is not x.dtype:
-        return False
-    return all(arg.dtype is x.dtype and arg.dims == (x.dims[1],) for arg in weights)
+    is_shaped = len(x.dims) == 2 and target.dims == x.dims[:1] and out.dims == x.dims
+    is_typed = x.dtype in (DType.HALF, DType.FLOAT) and target.dtype is DType.INT32 and out.dtype is x.dtype
+    return is_shaped and is_typed and all(arg.dtype is x.dtype and arg.dims == x.dims[1:] for arg in weights)

@@ -4,29 +4,21 @@ With p = 1/(1 + e^−x), in the target's column −α · (1 − p)^γ · (1 − 
 (γ · (1 − p) · ln(1 − p) − p), times the weight of the row's target.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks
+from mluops_gtest.authoring.reductions import along
 
 from .._shared import focal_loss as focal
-from .._shared.wrong_focal_loss import Results, rounded, suspects
+from .._shared.elementwise import Refusals
+from .._shared.wrong_focal_loss import Wrong, focal_mutants, rounded, suspects
 
 # §1.1 and §1.2 name a grad_output; §1.3, the function of §2.2 and mmcv's kernel have none.
 # Rulings as in forward: a row's factor is weight[target[n]]; with γ = 0 the power is 1; no error per element is stated.
 # §1.4 says that HIGH_PRECISION is not supported, of "reduction": a slip. It is the only one that is.
-FOCAL: Final = focal.Focal(
-    "grad_input",
-    focal.gradients,
-    focal.gradient_term,
-    focal.gradient_element,
-    number=12322,
-    fields=(1, 2, 3, 4),
-    preferences=(1,),
-    ops=(23, 6),
-)
+
 # Rows are short: targets never leave 16 bits, so no `names`.
 TARGET: Final = TensorSpec("target", "[N]", (DType.INT32,), None)
 # §1.4 has (0, …) and [0, 10000], §1.3 [0, 8] and [0, 1000]: header and code take 0 to 10000.
@@ -79,17 +71,14 @@ CHECKS = (
 
 
 # Mistakes that are no mistakes of the loss.
-_RESULTS: Final[Results] = {
-    "the result is the loss": lambda _, r: focal.losses(r),
-    "the derivative is that by p": lambda v, r: v / (np.exp(-r.x) / (1 + np.exp(-r.x)) ** 2),
-    "the target's column has the other sign": lambda v, _: np.abs(v),
-    "all columns but the target's have the other sign": lambda v, r: np.where(r.is_target, v, -v),
-    "the logarithm's term is missing": lambda _, r: focal.gradients(r, lambda q, *_: q),
-    "the logarithm's term is all": lambda _, r: focal.gradients(r, lambda _q, pt, ln, g: -g * pt * ln),
-    "ln p and ln(1 − p) are exchanged": lambda _, r: focal.gradients(r, lambda q, pt, _ln, g: q - g * pt * np.log(q)),
-    "the logarithm's term has the other sign": lambda _, r: focal.gradients(r, lambda q, pt, ln, g: q + g * pt * ln),
-    "the logarithm's term lacks gamma": lambda _, r: focal.gradients(r, lambda q, pt, ln, _g: q - pt * ln),
-    "grad_output is the sum of a row": lambda v, _: v * v.sum(axis=1, keepdims=True),
+_WRONG: Final[Wrong] = {
+    "the result is the loss": lambda r, _: focal.losses(r),
+    "the derivative is that by p": lambda r, v: v / (np.exp(-r.x) / (1 + np.exp(-r.x)) ** 2),
+    "the target's column has the other sign": lambda _, v: np.abs(v),
+    "all columns but the target's have the other sign": lambda r, v: np.where(r.is_target, v, -v),
+    "the logarithm's term is missing": lambda r, _: focal.gradients(r, lambda q, *_: q),
+    "ln p and ln(1 − p) are exchanged": lambda r, _: focal.gradients(r, lambda q, pt, _ln, g: q - g * pt * np.log(q)),
+    "grad_output is the sum of a row": lambda _, v: v * v.sum(axis=1, keepdims=True),
     "arithmetic is in bfloat16": rounded(focal.gradient_term),
 }
 
@@ -106,7 +95,7 @@ def _compute(x: Array, hits: tuple[Array, Array], alpha: np.float32, gamma: np.f
     return gradient
 
 
-def _refusals(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) -> Iterator[tuple[bool, Status]]:
+def _refuse(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) -> Refusals:
     fits = focal.shapes_fit(tensors, weights) and not any(arg.desc.is_strided for arg in (*tensors, *weights))
     yield not fits, Status.BAD_PARAM
     yield call.param("prefer") != 1 or call.param("reduction") != 0, Status.NOT_SUPPORTED
@@ -121,11 +110,14 @@ def _refusals(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) ->
     yield any(arg.null for arg in tensors), Status.BAD_PARAM
 
 
-OPERATOR = FOCAL.operator(
-    "backward",
+OPERATOR = focal.GRADIENT.operator(
     summary="The derivative of every logit's focal loss.",
     target=TARGET,
     checks=CHECKS,
-    kernel=FOCAL.kernel(_refusals, _compute),
-    suspects=suspects(FOCAL, {}, _RESULTS),
+    refuse=_refuse,
+    compute=_compute,
+    suspects=suspects(focal.GRADIENT, _WRONG),
+    mutants=focal_mutants,
+    # Targets are renumbered where columns go.
+    reductions=lambda operator: {"columns": along(operator, "C", {"target": None})},
 )

@@ -3,7 +3,7 @@
 pt is p = 1/(1 + e^−x) and αt is alpha where c == target[n]; elsewhere pt is 1 − p and αt is 1 − alpha.
 """
 
-from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -11,22 +11,14 @@ import numpy as np
 from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks
 
 from .._shared import focal_loss as focal
-from .._shared.wrong_focal_loss import Change, Changes, Results, relabelled, rounded, suspects
+from .._shared.elementwise import Refusals
+from .._shared.wrong_focal_loss import Mistake, Wrong, focal_mutants, relabelled, rounded, suspects
 
 # Ruling, §1.2: the factor of a row is weight[target[n]] in all its columns, not weight[c]. §3.1: with γ = 0 the power
 # is 1, also 0^0. §1.5.1 has norms alone: no error per element is stated, and DIFF3 never applies.
 # §1.4: ULTRAHIGH_PRECISION is not supported. Ruling: FAST and HIGH_PRECISION have one answer, the real formula; mmcv
 # and the released FAST baseline form 1 − p in float and clamp it at FLT_MIN, and are wrong from x = 16.7 on.
-FOCAL: Final = focal.Focal(
-    "output",
-    focal.losses,
-    focal.loss_term,
-    focal.loss_element,
-    number=15000,
-    fields=(999, 1, 2, 3),
-    preferences=(0, 1),
-    ops=(10, 9),
-)
+
 # C, in whose row every column is "otherwise", is outside; the precondition has the limits.
 TARGET: Final = TensorSpec("target", "[N]", (DType.INT32,), None, names="C", outside="skipped")
 
@@ -63,21 +55,17 @@ CHECKS = (
 SPLITS: Final = (27296, 23392)
 
 
-def _of_part(split: int) -> Change:
+def _of_part(split: int) -> Mistake:
     return relabelled(lambda t, _: t, lambda columns: np.arange(columns) % split)
 
 
-# Mistakes that are no mistakes of the derivative: it is flat where x is small, and has no FAST.
-_CHANGES: Final[Changes] = {
-    "x is −18 at least": lambda _, r: r._replace(x=np.maximum(r.x, -18)),
-    "gamma is 2 with FAST": lambda call, r: r if call.param("prefer") else r._replace(gamma=2.0),
+# Mistakes that are no mistakes of the derivative, which is flat where x is small.
+_WRONG: Final[Wrong] = {
+    "x is −18 at least": lambda r, _: r._replace(x=np.maximum(r.x, -18)),
     **{f"targets are compared with columns of a part of {split}": _of_part(split) for split in SPLITS},
-}
-_RESULTS: Final[Results] = {
-    "gamma is the power of pt": lambda _, r: focal.losses(r, lambda q, pt, ln, g: -((pt / q) ** g) * ln),
-    "pt stands for its logarithm": lambda _, r: focal.losses(r, lambda _q, pt, *_: pt),
-    "the logarithm is that of 1 − pt": lambda _, r: focal.losses(r, lambda q, *_: -np.log(q)),
-    "the result is the derivative": lambda _, r: focal.gradients(r),
+    "gamma is the power of pt": lambda r, _: focal.losses(r, lambda q, pt, ln, g: -((pt / q) ** g) * ln),
+    "the logarithm is that of 1 − pt": lambda r, _: focal.losses(r, lambda q, *_: -np.log(q)),
+    "the result is the derivative": lambda r, _: focal.gradients(r),
     "arithmetic is in bfloat16": rounded(focal.loss_term),
     "arithmetic is in half": rounded(focal.loss_term, np.float16, np.float16),
     "1 − p is formed in float": rounded(focal.loss_term, np.float32, np.float32),
@@ -100,7 +88,7 @@ def _loss(z: Array, gamma: np.float32) -> Array:
     return loss
 
 
-def _refusals(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) -> Iterator[tuple[bool, Status]]:
+def _refuse(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) -> Refusals:
     yield call.param("prefer") == 2 or call.param("reduction") != 0 or call.param("gamma") < 0, Status.NOT_SUPPORTED
     yield not focal.shapes_fit(tensors, weights) or tensors[0].desc.count >= 1 << 31, Status.BAD_PARAM
     yield 0 in tensors[0].dims, Status.SUCCESS
@@ -109,13 +97,12 @@ def _refusals(call: OpCall, tensors: focal.Tensors, weights: list[TensorArg]) ->
         yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
 
 
-OPERATOR = FOCAL.operator(
-    "forward",
+OPERATOR = focal.LOSS.operator(
     summary="The focal loss of every logit, whose class is the row's target or is not.",
     target=TARGET,
     checks=CHECKS,
-    kernel=FOCAL.kernel(_refusals, _compute),
-    recipes={"logits": FOCAL.logits},
-    space=FOCAL.space(),
-    suspects=suspects(FOCAL, _CHANGES, _RESULTS),
+    refuse=_refuse,
+    compute=_compute,
+    suspects=suspects(focal.LOSS, _WRONG),
+    mutants=partial(focal_mutants, splits=SPLITS),
 )

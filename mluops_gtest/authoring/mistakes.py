@@ -1,5 +1,6 @@
 """Mistakes that any operator can make, put around its right implementation; for mutants."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -29,8 +30,8 @@ def spoilt(name: str, message: str, right: Run, spoil: Callable[[OpCall], None])
     return Mutant(name, message, run)
 
 
-def suspected(operator: Operator, names: Mapping[str, str]) -> Iterator[Mutant]:
-    """Implementations that make what the operator suspects: the name of each, and the suspect's words."""
+def suspected(operator: Operator, names: Mapping[str, str] | None = None) -> Iterator[Mutant]:
+    """Implementations that make what the operator suspects, by name and words; without names all, named by words."""
 
     def make(words: str) -> Run:
         def run(call: OpCall) -> Status:
@@ -46,7 +47,9 @@ def suspected(operator: Operator, names: Mapping[str, str]) -> Iterator[Mutant]:
 
         return run
 
-    return (Mutant(name, f"as if {words}", make(words)) for name, words in names.items())
+    slugs = ((re.sub(r"\W+", "_", words.lower()).strip("_"), words) for words in operator.suspects)
+    pairs = slugs if names is None else names.items()
+    return (Mutant(name, f"as if {words}", make(words)) for name, words in pairs)
 
 
 def left(name: str, message: str, right: Run, output: str, where: Callable[[OpCall], Any]) -> Mutant:

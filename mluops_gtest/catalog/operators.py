@@ -23,7 +23,7 @@ from mluops_gtest.base.files import settled_bytecode
 from mluops_gtest.core.call import Status
 from mluops_gtest.core.declaration import AskedBy, Check, CriteriaByParam, OutputSpec, ParamField
 from mluops_gtest.core.operator import SHARED, Operator, raised_at
-from mluops_gtest.core.operator_parts import C_API, RECIPES, REDUCTIONS, SPACE, KnownOperators, Part, T
+from mluops_gtest.core.operator_parts import C_API, MUTANTS, RECIPES, REDUCTIONS, SPACE, KnownOperators, Part, T
 
 # What makes a folder an operator.
 _FOLDER_FILE: Final = "__init__.py"
@@ -177,8 +177,8 @@ def load_part(operator: Operator, generator: Path, part: Part[T]) -> T | None:
 
 def _derived(part: str, value: Any, operator: Operator) -> Any:
     """The value with what follows from the declaration; its own reductions replace those along axes by name."""
-    if part == C_API.file and callable(value):
-        return value(operator)
+    if part in (C_API.file, MUTANTS.file, REDUCTIONS.file) and callable(value):
+        value = value(operator)
     if part == REDUCTIONS.file and operator.axes and (value is None or isinstance(value, Mapping)):
         from mluops_gtest.authoring.reductions import axis_reductions  # late: it needs numpy
 

@@ -49,6 +49,13 @@ def test_an_operators_suspects_become_implementations(check, written):
     assert tried(mutant.run, [1, 2]) == written
 
 
+def test_all_suspects_are_named_by_their_words_where_no_names_are_given():
+    """Two of one name stay two: the catalogue refuses them."""
+    operator = SimpleNamespace(suspects=dict.fromkeys(["0^0 is NaN (−0, too)", "x is |y|", "x is y"]))
+    assert [one.name for one in suspected(operator)] == ["0_0_is_nan_0_too", "x_is_y", "x_is_y"]
+    assert next(suspected(operator)).message == "as if 0^0 is NaN (−0, too)"
+
+
 def test_a_suspect_is_not_asked_about_data_that_are_null():
     operator = SimpleNamespace(
         reference=lambda call: Baseline({"output": np.zeros(2)}),

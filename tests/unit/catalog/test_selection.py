@@ -223,6 +223,20 @@ def test_a_part_that_does_not_fit_is_refused(tmp_path, part, text, message):
     assert str(raised.value).startswith(f"{tmp_path / 'generators' / 'scale_by' / part.file}.py: ")
 
 
+def test_mutants_and_reductions_may_be_functions_of_the_operator(tmp_path):
+    """The folder's own part is asked for the operator; reductions along axes are added all the same."""
+    texts = {
+        "mutants": "from mluops_gtest.authoring import Mutant\n\n"
+        "def MUTANTS(operator):\n    return (Mutant(operator.name, 'does nothing', operator.kernel),)\n",
+        "reductions": "from mluops_gtest.authoring.reductions import along\n\n"
+        "def REDUCTIONS(operator):\n    return {'elements': along(operator, 'N')}\n",
+    }
+    operators = load_operators(write_toy_root(tmp_path, parts=texts))
+    (mutant,) = operators.part("scale_by", MUTANTS)
+    assert (mutant.name, mutant.run) == ("scale_by", operators["scale_by"].kernel)
+    assert set(operators.part("scale_by", REDUCTIONS)) == {"elements"}
+
+
 def test_a_part_that_fits_is_handed_out(tmp_path):
     text = SPACE_TEXT.replace("AXIS", "Sizes(1, 9)")
     operators = load_operators(write_toy_root(tmp_path, parts={"space": text}))
