@@ -20,7 +20,7 @@ from mluops_gtest.base.errors import CaseFileError, ContentError, repr_short
 from mluops_gtest.base.files import BINARY, CASE_SUFFIXES, TEXT, mapped, place_below, replace_file
 from mluops_gtest.base.native.arrays import value_lines
 from mluops_gtest.casefiles.binary import binary_operator_name, read_binary, write_binary
-from mluops_gtest.casefiles.packed import packed_bytes
+from mluops_gtest.casefiles.lock import packed_bytes
 from mluops_gtest.casefiles.schema import (
     EXPECT_FIELD,
     EXPECT_PACKAGE,

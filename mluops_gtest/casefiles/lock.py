@@ -1,25 +1,31 @@
 """Locks, one per operator: a line per declared case with digests of its values, so that large ones need no file.
 
 Of a derived case what follows from the line of its base is left out.
+
+Where stored cases are: files beside the lock, in a wheel one file.
 """
 
 import json
 import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired, TypedDict
 
 import msgspec
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import ContentError, repr_short
+from mluops_gtest.base.errors import CaseFileError, ContentError, repr_short
 from mluops_gtest.base.files import TEXT, replace_file
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.typed_files import MAX_INTEGER, Source, convert, decode_json, keep_plain, read_bytes
 from mluops_gtest.core.call import Params
 from mluops_gtest.core.case import Case, CaseDraft, Change
 from mluops_gtest.core.tensor import DType, Layout, Tensor, TensorDesc, digest_tensors
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
 
 LOCK_NAME: Final = "baselines.lock"
 # Hexadecimal digits of SHA-256 that are kept: 128 bits.
@@ -87,6 +93,45 @@ def lock_path(folder: Path, operator: str) -> Path:
 def case_path(folder: Path, case_id: str, suffix: str = TEXT) -> Path:
     """The file of a case in this folder of stored cases, beside the lock of its operator."""
     return folder / f"{case_id}{suffix}"
+
+
+# The stored cases of an operator as wheels carry them: thousands of small files take twice the space.
+PACK: Final = "cases.zip"
+
+
+def is_stored(path: Path) -> bool:
+    """There is a stored case for this path: a file of its own, or one in the pack beside it."""
+    pack = _open_pack(path.parent)
+    return path.exists() or (pack is not None and path.name in pack.NameToInfo)
+
+
+def packed_bytes(path: Path) -> bytes | None:
+    """The case in the pack; None where it has a file of its own, or none at all."""
+    pack = _open_pack(path.parent)
+    if pack is None or path.name not in pack.NameToInfo or path.exists():
+        return None
+    try:
+        return pack.read(path.name)
+    except Exception as error:
+        raise _damaged(path.parent, error) from error
+
+
+@cache
+def _open_pack(folder: Path) -> "ZipFile | None":
+    path = folder / PACK
+    if not path.is_file():
+        return None
+    from zipfile import ZipFile  # late: only an installed wheel has packs
+
+    try:
+        return ZipFile(path)
+    except Exception as error:
+        raise _damaged(folder, error) from error
+
+
+def _damaged(folder: Path, error: Exception) -> CaseFileError:
+    # What a damaged archive raises is no closed list.
+    return CaseFileError(f"{folder / PACK}: cannot be read: {error}. Install the package again.")
 
 
 # Made here: of two threads that make one of the same type at once, the second decodes with what the first has so far.

@@ -26,12 +26,12 @@ from mluops_gtest.casefiles.lock import (
     LockEntry,
     case_path,
     fold_entry,
+    is_stored,
     lock_entry,
     read_locks,
     whole_entry,
     write_locks,
 )
-from mluops_gtest.casefiles.packed import is_stored
 from mluops_gtest.casefiles.reader import read_case
 from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.casefiles.writer import case_text, write_case

@@ -31,8 +31,7 @@ from mluops_gtest.base.errors import (
 from mluops_gtest.base.files import CASE_SUFFIXES, TEXT
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.gc_tuning import no_garbage_collection
-from mluops_gtest.casefiles.lock import case_path
-from mluops_gtest.casefiles.packed import is_stored
+from mluops_gtest.casefiles.lock import case_path, is_stored
 from mluops_gtest.catalog.declaration_cache import DeclaredCases, load_declarations
 from mluops_gtest.catalog.operators import Operators, load_operators, operator_name
 from mluops_gtest.catalog.replaced import Successors, read_replaced, replaced_words

@@ -35,13 +35,13 @@ from mluops_gtest.casefiles.lock import (
     LockEntries,
     LockEntry,
     case_path,
+    is_stored,
     lock_entry,
     lock_path,
     read_locks,
     same_values,
     whole_entry,
 )
-from mluops_gtest.casefiles.packed import is_stored
 from mluops_gtest.catalog.cache import (
     CASE_FILE,
     MADE_FILE,

@@ -12,7 +12,7 @@ import pytest
 
 from mluops_gtest import __version__
 from mluops_gtest.base.native.library import LIBRARY, compiler
-from mluops_gtest.casefiles.packed import PACK
+from mluops_gtest.casefiles.lock import PACK
 from mluops_gtest.cli.main import run_main
 from tests.support.built_once import built_once
 
