@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput
+from mluops_gtest.authoring.space import Drawn
 
 from .boxes import BoxTest, beside_faces, clear_points, road_boxes, uniform, within
 from .points import placed
@@ -136,23 +137,29 @@ _HEADINGS = (100.0, 0.5, -math.pi / 2, math.pi, 0.0, math.pi / 4, 9.5, -3.0)
 _LENGTHS = ((2.0, 1.0, 4.0), (1.0, 2.0, 0.0), (0.0, 1.0, 1.0), (-1.0, 1.0, 2.0, 2.0, 2.0, 2.0))
 
 
-def drawn_arguments(at: Mapping[str, Any], is_half: bool = False) -> dict[str, Any]:
-    """Those of the recipe that at["what"] names, or of what has that value."""
-    points, boxes, few = at["points"], at["boxes"], at["few"]
-    match at["what"]:
+def draw_in_scenes(at: Mapping[str, Any], params: Params | None = None, **own: tuple[str, ...]) -> Drawn:
+    """A call of the recipe that at["what"] names, or of `nonfinite` with that value; `own` are others by arguments."""
+    points, boxes, few, what, dtype = at["points"], at["boxes"], at["few"], at["what"], at.get("dtype", "float")
+    is_half = dtype == "half"
+    args: dict[str, Any]
+    match what:
+        case _ if what in own:
+            args = {name: at[name] for name in own[what]}
         case "planted":
             hits = tuple(dict.fromkeys((0, points // 2, points - 1)))
             # Halves are far from exact where many boxes reach far.
             boxes = min(boxes, 30) if is_half else boxes
-            return {"points": points, "boxes": boxes, "hits": hits, "rows": tuple(hit * few % boxes for hit in hits)}
+            args = {"points": points, "boxes": boxes, "hits": hits, "rows": tuple(hit * few % boxes for hit in hits)}
+            args["channels"] = at.get("channels", 1)
         case "turned":
             # Halves of large headings err too much.
             headings = np.roll(_HEADINGS, few)[:few] / (100 if is_half else 1)
-            return {"headings": tuple(headings.tolist()), "each": 1 + points // 8}
+            args = {"headings": tuple(headings.tolist()), "each": 1 + points // 8}
         case "nested":
-            return {"lengths": tuple(np.roll((1, 3, 2, 2), few)[:few].tolist()), "each": 1 + points // 8}
+            args = {"lengths": tuple(np.roll((1, 3, 2, 2), few)[:few].tolist()), "each": 1 + points // 8}
         case "faces":
             lengths = _LENGTHS[few % (3 if is_half else 4)]
-            return {"lengths": lengths, "offsets": (0, 1, -1, 2, -2)[: few + 1], "exponent": -6 if is_half else -17}
+            args = {"lengths": lengths, "offsets": (0, 1, -1, 2, -2)[: few + 1], "exponent": -6 if is_half else -17}
         case value:
-            return {"value": value}
+            what, args = "nonfinite", {"value": value}
+    return Drawn(what, params or {}, args, dtype)
