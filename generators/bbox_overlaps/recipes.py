@@ -10,7 +10,7 @@ from mluops_gtest.authoring import Array, ContentError, Draw, DType, Params, Rec
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
 from .._shared.boxes import uniform
-from . import DOCUMENT
+from . import pairs
 
 # full: every bit of a mantissa; integers: areas are exact, in half, too; offset: integers 0 … 100 beside 2^20, where
 # tf32 sees nothing; wide: sides from 1/8 to 128; negative: full, and no coordinate is positive; one: sides of 1.
@@ -33,10 +33,10 @@ def drawn(
     """Boxes around anywhere; the outermost ones of both sides meet each other, and half of equal rows do."""
     counts = rows, boxes or rows
     first, second = (_drawn(draw, f"bbox{side}", count, values, dtype) for side, count in enumerate(counts, 1))
-    near = np.arange(min(counts)) % 2 == 0
+    one = first[: min(counts) : 2]
     # Half of a side away, so that they overlap.
-    moved = first[: len(near)] + 0.25 * (first[: len(near), 2:] - first[: len(near), :2])[:, [0, 1, 0, 1]]
-    second[: len(near)][near] = (np.rint(moved) if values in ("integers", "offset", "one") else moved)[near]
+    moved = one + 0.25 * (one[:, 2:] - one[:, :2])[:, [0, 1, 0, 1]]
+    second[: min(counts) : 2] = np.rint(moved) if values in ("integers", "offset", "one") else moved
     second[-1] = first[-1] = first[0]
     # The last row of ious is not that of box 0.
     step = 1 if values != "wide" else 0.125
@@ -135,10 +135,9 @@ def _output(params: Params, dtype: DType, *boxes: Array) -> RecipeOutput:
 
 def _refuse_imprecise(first: Array, second: Array, params: Mapping[str, Any]) -> None:
     """Half arithmetic, as released, must pass."""
-    first, second = (first[:4096], second[:4096]) if params["aligned"] else (first[:4096, None], second[:256])
     with np.errstate(all="ignore"):
         own, right = (
-            DOCUMENT.ratio(first.astype(kind), second.astype(kind), params["offset"], params["mode"]).value()
+            pairs(first[:4096], second[: 4096 if params["aligned"] else 256], params, kind).ratio
             for kind in (np.float16, np.float64)
         )
     off, right = (np.where(np.isfinite(right), values, 0).astype(np.float64) for values in (own - right, right))
