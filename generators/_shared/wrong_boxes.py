@@ -17,28 +17,15 @@ from .interpolation import shortened
 Answer = Callable[[OpCall, BoxTest], Mapping[str, Array]]
 
 
-def _with(**columns: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Boxes with these columns made of the boxes."""
-    places = {"dx": 3, "dy": 4, "dz": 5, "rz": 6}
-
-    def changed(boxes: Array) -> Array:
-        wrong = boxes.copy()
-        with np.errstate(all="ignore"):
-            for name, made in columns.items():
-                wrong[..., places[name]] = made(boxes)
-        return wrong
-
-    return changed
-
-
-_MISREAD: Mapping[str, Callable[[Array], Array]] = {
-    "boxes turn the other way": _with(rz=lambda boxes: -boxes[..., 6]),
-    "headings are degrees": _with(rz=lambda boxes: boxes[..., 6] * np.float32(np.pi / 180)),
-    "boxes are not turned": _with(rz=lambda boxes: 0 * boxes[..., 6]),
-    "dx and dy are exchanged": _with(dx=lambda boxes: boxes[..., 4], dy=lambda boxes: boxes[..., 3]),
-    "dx and dy are half lengths": _with(dx=lambda boxes: 2 * boxes[..., 3], dy=lambda boxes: 2 * boxes[..., 4]),
-    "z is ignored": _with(dz=lambda boxes: np.full_like(boxes[..., 5], np.inf)),
-    "the sign of lengths is ignored": _with(dx=lambda boxes: abs(boxes[..., 3]), dy=lambda boxes: abs(boxes[..., 4])),
+# By column of a box what is read there.
+_MISREAD: Mapping[str, Mapping[int, Callable[[Array], Array]]] = {
+    "boxes turn the other way": {6: lambda boxes: -boxes[..., 6]},
+    "headings are degrees": {6: lambda boxes: boxes[..., 6] * np.float32(np.pi / 180)},
+    "boxes are not turned": {6: lambda boxes: 0 * boxes[..., 6]},
+    "dx and dy are exchanged": {3: lambda boxes: boxes[..., 4], 4: lambda boxes: boxes[..., 3]},
+    "dx and dy are half lengths": {3: lambda boxes: 2 * boxes[..., 3], 4: lambda boxes: 2 * boxes[..., 4]},
+    "z is ignored": {5: lambda boxes: np.full_like(boxes[..., 5], np.inf)},
+    "the sign of lengths is ignored": {3: lambda boxes: abs(boxes[..., 3]), 4: lambda boxes: abs(boxes[..., 4])},
 }
 
 
@@ -49,11 +36,18 @@ def misread_boxes(answer: Answer, test: BoxTest, boxes: str) -> dict[str, Suspec
         wrong = replace(test, **changes)  # type: ignore[arg-type]
         return lambda call: answer(call, wrong)
 
-    def with_boxes(change: Callable[[Array], Array]) -> Suspect:
+    def with_columns(columns: Mapping[int, Callable[[Array], Array]]) -> Suspect:
+        def change(array: Array) -> Array:
+            wrong = array.copy()
+            with np.errstate(all="ignore"):
+                for column, made in columns.items():
+                    wrong[..., column] = made(array)
+            return wrong
+
         read = misread(**{boxes: change})
         return lambda call: answer(read(call), test)
 
-    suspects = {words: with_boxes(change) for words, change in _MISREAD.items()}
+    suspects = {words: with_columns(columns) for words, columns in _MISREAD.items()}
     middle = "box" if test.bottom else "bottom face"
     suspects[f"cz is the centre of the {middle}"] = with_test(bottom=not test.bottom)
     suspects["points on the top and the bottom are outside"] = with_test(ends=np.less)
@@ -93,25 +87,21 @@ NARROW: Mapping[str, Callable[[Array], Array]] = {
 
 
 def boxes_behind(operator: Operator, boxes: str, tiles: Iterable[int]) -> Iterator[Mutant]:
-    """Boxes that are not looked at: the first, the last, those behind whole tiles."""
+    """Boxes that are not looked at: the last one, or those behind whole tiles."""
 
-    def without(places: Callable[[int], slice]) -> Callable[[Array], Array]:
-        def hidden(array: Array) -> Array:
+    def without(first: Callable[[int], int]) -> Callable[[Array], Array]:
+        def change(array: Array) -> Array:
             wrong = array.copy()
             # Nobody is inside.
-            wrong[:, places(array.shape[1]), 3:6] = -1
+            wrong[:, first(array.shape[1]) :, 3:6] = -1
             return wrong
 
-        return hidden
+        return change
 
     def behind(tile: int) -> Callable[[Array], Array]:
-        return without(lambda count: slice(count // tile * tile or count, None))
+        return without(lambda count: count // tile * tile or count)
 
-    wrong = {
-        "first_box_lost": ("the first box", without(lambda _: slice(1))),
-        "last_box_lost": ("the last box", without(lambda count: slice(count - 1, None))),
-        **{f"boxes_behind_{tile}": (f"boxes behind whole tiles of {tile}", behind(tile)) for tile in tiles},
-    }
-    return (
-        reads(operator, name, f"does not look at {what}", **{boxes: change}) for name, (what, change) in wrong.items()
-    )
+    yield reads(operator, "last_box_lost", "does not look at the last box", **{boxes: without(lambda count: count - 1)})
+    for tile in tiles:
+        words = f"does not look at boxes behind whole tiles of {tile}"
+        yield reads(operator, f"boxes_behind_{tile}", words, **{boxes: behind(tile)})

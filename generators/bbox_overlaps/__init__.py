@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -193,65 +194,47 @@ def theory(call: OpCall) -> Theory:
 # Mistakes that kernels make about the formula, the parameters and the boxes.
 
 
-def _value(value: Callable[[Pairs], Array]) -> Suspect:
-    return lambda call: overlaps(call, value)
-
-
-def _divided(divisor: Callable[[Pairs], Array]) -> Suspect:
-    """Over something else than the document's divisor."""
-    return _value(lambda p: p.met / divisor(p))
-
-
-def _met(other: Callable[[Pairs], Array]) -> Suspect:
-    """Of other intersections."""
-    return _value(lambda p: p._replace(met=other(p)).ratio)
-
-
-def _transposed(call: OpCall) -> Mapping[str, Array]:
-    right = overlaps(call)["ious"]
-    return {"ious": np.ascontiguousarray(right.T).reshape(right.shape)}
-
-
 def _param(name: str, read: Callable[[int], float]) -> Suspect:
     """A parameter is taken for another value of it."""
     return as_read(reference, lambda call: with_params(call, **{name: read(call.param(name))}))
 
 
 def _met_alone(call: OpCall) -> Mapping[str, Array]:
+    """The offset is added to the intersection."""
     offset = call.param("offset")
-    without = with_params(call, offset=0)
-    return overlaps(without, lambda p: p._replace(met=area(np.maximum(p.common + offset, 0))).ratio)
+    bare = with_params(call, offset=0)
+    return overlaps(bare, lambda p: p._replace(met=area(np.maximum(p.common + offset, 0))).ratio)
 
 
 def _of_both(change: Callable[[Array], Array]) -> Suspect:
     return as_read(reference, misread(bbox1=change, bbox2=change))
 
 
-def _first_row(boxes: Array) -> Array:
-    return np.broadcast_to(boxes[0], boxes.shape)
-
-
-SUSPECTS: Final = {
-    "the second area divides": _divided(lambda p: p.other),
-    "the smaller area divides": _divided(lambda p: np.minimum(p.own, p.other)),
-    "the larger area divides": _divided(lambda p: np.maximum(p.own, p.other)),
-    "the sum of areas divides": _divided(lambda p: p.own + (0 if p.mode else p.other)),
+SUSPECTS: Final[Mapping[str, Suspect]] = {
+    "the second area divides": partial(overlaps, value=lambda p: p.met / p.other),
+    "the smaller area divides": partial(overlaps, value=lambda p: p.met / np.minimum(p.own, p.other)),
+    "the larger area divides": partial(overlaps, value=lambda p: p.met / np.maximum(p.own, p.other)),
+    "the sum of areas divides": partial(overlaps, value=lambda p: p.met / (p.own + (0 if p.mode else p.other))),
+    "the intersection is taken off twice": partial(overlaps, value=lambda p: p.met / (p.union - p.met)),
     "the modes are exchanged": _param("mode", lambda mode: 1 - mode),
     "the offset is ignored": _param("offset", lambda _: 0),
-    "the offset is added to areas alone": _met(lambda p: area(np.maximum(p.common - p.offset, 0))),
+    "the offset is added to areas alone": partial(
+        overlaps, value=lambda p: p._replace(met=area(np.maximum(p.common - p.offset, 0))).ratio
+    ),
     "the offset is added to the intersection alone": _met_alone,
     "the offset is added twice": _param("offset", lambda offset: 2 * offset),
     "the offset is 0.5": _param("offset", lambda offset: offset / 2),
+    "the offset is subtracted": _param("offset", lambda offset: -offset),
     "boxes are x1, x2, y1, y2": _of_both(lambda b: b[:, [0, 2, 1, 3]]),
     "boxes are x, y, width, height": _of_both(lambda b: np.concatenate([b[:, :2], b[:, :2] + b[:, 2:]], 1)),
-    "intersections are as wide as the hull": _met(lambda p: p.hull),
-    "negative sides are not clamped": _met(lambda p: area(p.common)),
-    "the distance 1 − IoU is written": _value(lambda p: 1 - p.ratio),
-    "the generalised IoU is written": _value(lambda p: p.ratio - 1 + p.union / p.hull),
-    "intersections are written": _value(lambda p: p.met),
-    "ious is transposed": _transposed,
-    "every row is that of box 0 of bbox1": as_read(reference, misread(bbox1=_first_row)),
-    "every column is that of box 0 of bbox2": as_read(reference, misread(bbox2=_first_row)),
+    "intersections are as wide as the hull": partial(overlaps, value=lambda p: p._replace(met=p.hull).ratio),
+    "negative sides are not clamped": partial(overlaps, value=lambda p: p._replace(met=area(p.common)).ratio),
+    "the distance 1 − IoU is written": partial(overlaps, value=lambda p: 1 - p.ratio),
+    "the generalised IoU is written": partial(overlaps, value=lambda p: p.ratio - 1 + p.union / p.hull),
+    "intersections are written": partial(overlaps, value=lambda p: p.met),
+    "ious is transposed": lambda call: {"ious": overlaps(call)["ious"].T.reshape(_ious(call))},
+    "every row is that of box 0 of bbox1": as_read(reference, misread(bbox1=lambda b: b[[0] * len(b)])),
+    "every column is that of box 0 of bbox2": as_read(reference, misread(bbox2=lambda b: b[[0] * len(b)])),
     "coordinates have no sign": _of_both(np.abs),
 }
 
@@ -269,10 +252,10 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
             for name, at in zip(BOXES, (row, row if column is None else column), strict=True)
         )
         met = max(min(x2, u2) - max(x1, u1) + offset, 0) * max(min(y2, v2) - max(y1, v1) + offset, 0)
-        area = (x2 - x1 + offset) * (y2 - y1 + offset)
+        divisor = (x2 - x1 + offset) * (y2 - y1 + offset)
         if is_union:
-            area = area + (u2 - u1 + offset) * (v2 - v1 + offset) - met
-        divisor = max(area, Fraction(offset))
+            divisor = divisor + (u2 - u1 + offset) * (v2 - v1 + offset) - met
+        divisor = max(divisor, Fraction(offset))
         if divisor == 0:
             return float("inf") if met > 0 else float("nan")
         quotient: Fraction | float = met / divisor
@@ -292,7 +275,7 @@ def kernel(call: OpCall) -> Status:
     answer = _answer_of_checks(call)
     if answer is not None:
         return answer
-    first, second, ious = (array.astype(np.float32) for array in call.arrays(*BOXES, "ious"))
+    first, second = (call.array(name).astype(np.float32) for name in BOXES)
     tile = max(1, call.handle.nram_bytes // _PARTS // 4) if call.handle is not None else 1
     result = call.array("ious")
     with np.errstate(all="ignore"):
@@ -302,8 +285,7 @@ def kernel(call: OpCall) -> Status:
                 result[part] = _of_tile(first[part].T, second[part].T, call)
                 continue
             for row, box in enumerate(first):
-                ious[row, part] = _of_tile(box, second[part].T, call)
-            result[:, part] = ious[:, part]
+                result[row, part] = _of_tile(box, second[part].T, call)
     return Status.SUCCESS
 
 

@@ -16,7 +16,6 @@ from mluops_gtest.authoring.space import Choice, Sizes, Space
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
 from .._shared import boxes as geometry
-from .._shared.box_scenes import Scenes, Value, draw_in_scenes, with_value
 from .._shared.points import axes_first, first_batch
 from .._shared.wrong_boxes import misread_boxes
 
@@ -211,7 +210,10 @@ _EDGE = 1e-3
 def scene(
     draw: Draw, params: Params, dtype: DType, *, points: int, boxes: int, batches: int = 1, reach: float = 70.0
 ) -> RecipeOutput:
-    """A road with cars of any heading: point 0 is in box 0, the last point in the last box alone, about 13 % in any."""
+    """A road with cars of any heading: point 0 is in box 0, the last point in the last box alone, about 13 % in any.
+
+    Half of the points inside are near a face.
+    """
     objects = geometry.road_boxes(draw, batches, boxes, dtype, reach)
     # Above all others, so that no earlier box holds its point.
     objects[:, -1, 2] += _LIFT
@@ -221,39 +223,32 @@ def scene(
             geometry.uniform(draw.stream(f"{name} {turn}"), low, end, (batches, points, axes))
             for name, low, end, axes in (("ground", -_REACH, _REACH, 2), ("height", -2.5, 3.5, 1))
         )
-        where, own = _in_boxes(draw, f"inside {turn}", objects, points)
-        is_in = draw.stream(f"share {turn}").integers(0, 1000, where.shape) < 1000 * _SHARE
-        is_in[:, [0, -1]] = True
+        part, skin = (
+            geometry.uniform(draw.stream(f"inside {turn} {name}"), -1.0, 1.0, (batches, points, 3))
+            for name in ("part", "skin")
+        )
+        box = draw.stream(f"inside {turn} box").integers(0, boxes, (batches, points))
+        face = draw.stream(f"inside {turn} face").integers(0, 6, (batches, points, 1))
+        is_in = draw.stream(f"share {turn}").integers(0, 1000, box.shape) < 1000 * _SHARE
+        # The first and the last point are not asked to be beside a face.
+        box[:, 0], box[:, -1], face[:, [0, -1]], is_in[:, [0, -1]] = 0, boxes - 1, 6, True
+        part = np.where(np.arange(3) == face, np.copysign(1 + _EDGE * skin, part), part)
+        own = geometry.within(np.take_along_axis(objects, box[..., None], axis=1), part, bottom=TEST.bottom)
         return np.where(is_in[..., None], own, np.concatenate([wide, high], axis=-1))
 
     return _made(draw, params, geometry.clear_points(cloud, objects, TEST, dtype), objects)
 
 
-def _in_boxes(draw: Draw, name: str, boxes: Array, points: int) -> tuple[Array, Array]:
-    """The box of each point, [B, M], box 0 first and the last one last; and a place in it, half of them near a face."""
-    batches, count, _ = boxes.shape
-    where = draw.stream(f"{name} box").integers(0, count, (batches, points))
-    where[:, 0], where[:, -1] = 0, count - 1
-    part = geometry.uniform(draw.stream(f"{name} part"), -1.0, 1.0, (batches, points, 3))
-    axis = draw.stream(f"{name} face").integers(0, 6, (batches, points, 1))
-    skin = np.copysign(1 + _EDGE * geometry.uniform(draw.stream(f"{name} skin"), -1.0, 1.0, part.shape), part)
-    # The first and the last point are not asked to be beside a face.
-    axis[:, [0, -1]] = 6
-    part = np.where(np.arange(3) == axis, skin, part)
-    own = np.take_along_axis(boxes, where[..., None], axis=1)
-    return where, geometry.within(own, part, bottom=TEST.bottom)
-
-
-def nonfinite(draw: Draw, params: Params, dtype: DType, *, value: Value) -> RecipeOutput:
+def nonfinite(draw: Draw, params: Params, dtype: DType, *, value: geometry.Value) -> RecipeOutput:
     """A dense scene in which every third point has `value` on one axis, each axis in turn."""
-    return with_value(scene(draw, params, dtype, points=45, boxes=3, batches=2, reach=4.0), value)
+    made = scene(draw, params, dtype, points=45, boxes=3, batches=2, reach=4.0)
+    return geometry.with_value(made, value)
 
 
 def _made(_draw: Draw, _params: Params, points: Array, boxes: Array, _channels: int = 0) -> RecipeOutput:
     return RecipeOutput({"points": points, "boxes": boxes}, {})
 
 
-RECIPES: Final[Mapping[str, mt.Recipe]] = {"scene": scene, **Scenes(TEST, _made).recipes(), "nonfinite": nonfinite}
 SPACE = Space(
     axes={
         "batches": Sizes(1, 5),
@@ -263,7 +258,7 @@ SPACE = Space(
         "reach": Choice((2.0, 10.0, 70.0)),
         "what": Choice(("scene", "planted", "turned", "nested", "faces", "inf", "negative_inf")),
     },
-    draw=lambda at: draw_in_scenes(at, scene=("batches", "points", "boxes", "reach")),
+    draw=lambda at: geometry.draw_in_scenes(at, scene=("batches", "points", "boxes", "reach")),
     elements=lambda at: at["batches"] * (4 * at["points"] + 7 * at["boxes"] + at["points"] * at["boxes"] // 16),
 )
 
@@ -286,6 +281,6 @@ OPERATOR = mt.Operator(
     c_api=c_function("mluOpPointsInBoxes"),
     exact=elements,
     torch_kernel=torch_kernel,
-    recipes=RECIPES,
+    recipes=geometry.Scenes(TEST, _made).recipes(scene=scene, nonfinite=nonfinite),
     space=SPACE,
 )

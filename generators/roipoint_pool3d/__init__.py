@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -14,7 +14,6 @@ from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
-from .._shared import box_scenes as scenes
 from .._shared import boxes as geometry
 from .._shared.bit_patterns import KINDS, BitPatterns
 from .._shared.points import axes_first, first_batch
@@ -61,9 +60,9 @@ def inside(call: OpCall, test: geometry.BoxTest = TEST) -> Array:
     return test.inside_of_batches(*call.arrays("points", "boxes3d"))
 
 
-def sources(call: OpCall, is_inside: Array | None = None, pick: Pick = np.resize) -> Array:
+def sources(call: OpCall, test: geometry.BoxTest = TEST, pick: Pick = np.resize) -> Array:
     """int64 [B, M, S]: the point in each row, −1 in boxes without points."""
-    is_inside = inside(call) if is_inside is None else is_inside
+    is_inside = inside(call, test)
     rows = np.full((*is_inside[:, 0].shape, call.param(SAMPLES)), -1)
     for batch, box in np.argwhere(is_inside.any(axis=1)):
         # §3.1 says "duplicate"; mmcv goes through all n points again: row q has point q mod n.
@@ -71,27 +70,24 @@ def sources(call: OpCall, is_inside: Array | None = None, pick: Pick = np.resize
     return rows
 
 
-def copies(call: OpCall) -> CopyOf:
-    """pooled_features: coordinates, then features; the bits of each."""
-    return _copy_of(call, sources(call))
-
-
-def _copy_of(call: OpCall, rows: Array) -> CopyOf:
+def copies(call: OpCall, rows: Array | None = None) -> CopyOf:
+    """pooled_features with these points in the rows: coordinates, then features; the bits of each."""
+    points = sources(call) if rows is None else rows
     # §3.1 (5): x, y, z come first, as stored and not along the box.
     table = np.concatenate(call.arrays("points", "point_features"), axis=2)
     # §3.1 (4): mmcv relies on cleared buffers; here the operator writes the zeros of empty boxes, and both flags.
-    return CopyOf(table, rows.reshape(len(rows), -1), call.tensor("pooled_features").dims)
+    return CopyOf(table, points.reshape(len(points), -1), call.tensor("pooled_features").dims)
 
 
-def pooled(call: OpCall, rows: Array) -> Mapping[str, Array]:
-    """Both outputs with these points in the rows."""
-    flags = (rows[..., 0] < 0).astype("<i4")
-    return {"pooled_features": _copy_of(call, rows).copied(), "pooled_empty_flag": flags}
+def pooled(call: OpCall, choose: Callable[[OpCall], Array] = sources) -> Mapping[str, Array]:
+    """Both outputs with the points in the rows that `choose` gives."""
+    rows = choose(call)
+    return {"pooled_features": copies(call, rows).copied(), "pooled_empty_flag": (rows[..., 0] < 0).astype("<i4")}
 
 
 def reference(call: OpCall) -> Baseline:
     """Rows of the first S points inside each box, in turn; +0 and flag 1 where there is none."""
-    return Baseline(pooled(call, sources(call)))
+    return Baseline(pooled(call))
 
 
 def is_empty(call: OpCall) -> Array:
@@ -112,18 +108,35 @@ def _padded(indices: Array, samples: int, rest: int) -> Array:
     return np.concatenate([indices, np.full(max(0, samples - len(indices)), rest)])[:samples]
 
 
+# Points that kernels take at a time; small, so that stored cases have several tiles.
+_FEW: Final = 8
+
 _PICKS: Final[Mapping[str, Pick]] = {
     "the last points are taken": lambda i, s: np.resize(i[-s:], s),
     "the rest is the first point": lambda i, s: _padded(i, s, i[0]),
     "the rest is the last point": lambda i, s: _padded(i, s, i[-1]),
     "the rest is zeros": lambda i, s: _padded(i, s, -1),
-    "points are spread over the rows": lambda i, s: i[np.arange(s) * len(i) // s],
+    "the rest is of the last tile": lambda i, s: np.append(i, np.resize(i[i >= i[-1] // _FEW * _FEW], s))[:s],
     "one row fewer is filled": lambda i, s: _padded(np.resize(i, s)[: s - 1], s, -1),
 }
 
 
-def _picks(pick: Pick) -> Suspect:
-    return lambda call: pooled(call, sources(call, pick=pick))
+def _nearest(call: OpCall) -> Array:
+    """The points nearest to the centre."""
+    points, boxes = call.arrays("points", "boxes3d")
+    rows, is_inside = sources(call), inside(call)
+    for batch, box in np.argwhere(is_inside.any(axis=1)):
+        members = np.flatnonzero(is_inside[batch, :, box])
+        away = np.square(geometry.local(points[batch, members], boxes[batch, box], bottom=True)).sum(axis=0)
+        rows[batch, box] = np.resize(members[np.argsort(away, kind="stable")], rows.shape[2])
+    return rows
+
+
+def _counted_on(call: OpCall) -> Array:
+    """Rows that earlier batches filled are passed over."""
+    rows, counts = sources(call), inside(call).sum(axis=1)
+    places = np.arange(rows.shape[2]) - (np.cumsum(counts, axis=0) - counts)[..., None]
+    return np.where(places < 0, -1, np.take_along_axis(rows, np.maximum(places, 0), axis=2))
 
 
 def _along_boxes(call: OpCall) -> Mapping[str, Array]:
@@ -142,17 +155,15 @@ def _rows_of_channels(call: OpCall) -> Mapping[str, Array]:
     return {"pooled_features": flat.reshape(right.shape)}
 
 
-def _channels_first(features: Array) -> Array:
-    return features.reshape(len(features), features.shape[2], features.shape[1]).swapaxes(1, 2)
-
-
 def _reads(**changes: Callable[[Array], Array]) -> Suspect:
     return as_read(reference, misread(**changes))
 
 
 SUSPECTS: Final[Mapping[str, Suspect]] = {
-    **misread_boxes(lambda call, test: pooled(call, sources(call, inside(call, test))), TEST, "boxes3d"),
-    **{words: _picks(pick) for words, pick in _PICKS.items()},
+    **misread_boxes(lambda call, test: pooled(call, partial(sources, test=test)), TEST, "boxes3d"),
+    **{words: partial(pooled, choose=partial(sources, pick=pick)) for words, pick in _PICKS.items()},
+    "the nearest points are taken": partial(pooled, choose=_nearest),
+    "the counter goes on through the batches": partial(pooled, choose=_counted_on),
     "features stand before coordinates": lambda call: {"pooled_features": np.roll(copies(call).copied(), -3, axis=-1)},
     "coordinates are along the box": _along_boxes,
     "pooled_empty_flag is inverted": lambda call: {"pooled_empty_flag": (~is_empty(call)).astype("<i4")},
@@ -161,7 +172,9 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
     "every batch has the points of batch 0": _reads(points=first_batch),
     "every batch has the features of batch 0": _reads(point_features=first_batch),
     "points is read as [B, 3, N]": _reads(points=axes_first),
-    "point_features is read as [B, C, N]": _reads(point_features=_channels_first),
+    "point_features is read as [B, C, N]": _reads(
+        point_features=lambda f: f.reshape(len(f), f.shape[2], -1).swapaxes(1, 2)
+    ),
 }
 
 
@@ -198,17 +211,15 @@ def kernel(call: OpCall) -> Status:
     if refused is not None:
         return refused
     points, features, boxes, rows, flags = call.arrays(*INPUTS, *OUTPUTS)
+    most = rows.shape[2]
     for batch, cloud in enumerate(points):
         axes = np.ascontiguousarray(cloud.T, np.float32)
         for number, box in enumerate(boxes[batch].astype(np.float32)):
-            found = _members(axes, box, rows.shape[2])
-            flags[batch, number] = len(found) == 0
-            own = rows[batch, number]
-            own[: len(found), :3], own[: len(found), 3:] = cloud[found], features[batch, found]
-            if len(found) == 0:
-                own[...] = 0
-            for row in range(len(found), len(own)):
-                own[row] = own[row - len(found)]
+            members = _members(axes, box, most)
+            flags[batch, number], rows[batch, number] = len(members) == 0, 0
+            if len(members) > 0:
+                turns = members[np.arange(most) % len(members)]
+                rows[batch, number, :, :3], rows[batch, number, :, 3:] = cloud[turns], features[batch, turns]
     return Status.SUCCESS
 
 
@@ -216,17 +227,17 @@ def _members(axes: Array, box: Array, most: int) -> Array:
     """The first `most` points inside."""
     cx, cy, bottom, dx, dy, dz, rz = box
     cosine, sine, middle = np.cos(rz), np.sin(rz), bottom + dz * np.float32(0.5)
-    found: list[int] = []
+    members = np.empty(0, np.int64)
     for first in range(0, axes.shape[1], _TILE):
         x, y, z = axes[:, first : first + _TILE]
         with np.errstate(invalid="ignore", over="ignore"):
             inner = 2 * np.abs(z - middle) <= dz
             inner &= 2 * np.abs((x - cx) * cosine + (y - cy) * sine) < dx
             inner &= 2 * np.abs((y - cy) * cosine - (x - cx) * sine) < dy
-        found.extend((first + np.flatnonzero(inner)).tolist())
-        if len(found) >= most:
+        members = np.append(members, first + np.flatnonzero(inner))
+        if len(members) >= most:
             break
-    return np.array(found[:most], np.int64)
+    return members[:most]
 
 
 def _refusal(call: OpCall) -> Status | None:
@@ -308,7 +319,7 @@ def scene(
 ) -> RecipeOutput:
     """Boxes around 12 objects in turn: a third is empty, a third has fewer than S points, a third has more."""
     samples = _samples(params)
-    objects = np.repeat(scenes.boxes_apart(draw, _OBJECTS, dtype), batches, axis=0)
+    objects = np.repeat(geometry.boxes_apart(draw, _OBJECTS, dtype), batches, axis=0)
     chosen = objects[:, np.arange(boxes) % _OBJECTS].astype(np.float64)
     jitter = geometry.uniform(draw.stream("proposals"), -1.0, 1.0, (batches, boxes, 6))
     chosen[..., :3] += 0.04 * jitter[..., :3] * chosen[..., 3:6]
@@ -345,26 +356,18 @@ def counted(
     """Boxes apart with so many points each, of any numbers; every batch begins with the next count."""
     if sum(counts) > points:
         raise ValueError("counts are of points that are there")
-    apart = scenes.boxes_apart(draw, len(counts), dtype)[0]
+    apart = geometry.boxes_apart(draw, len(counts), dtype)[0]
     objects = np.stack([np.roll(apart, batch, axis=0) for batch in range(batches)])
     owners = np.full((batches, points), -1)
     for batch in range(batches):
         own = np.repeat(np.arange(len(counts)), np.roll(counts, -batch))
         owners[batch, draw.stream(f"order {batch}").permutation(points)[: len(own)]] = own
-    return _made(draw, params, scenes.planted_points(draw, objects, owners, TEST, dtype), objects, channels, values)
+    return _made(draw, params, geometry.planted_points(draw, objects, owners, TEST, dtype), objects, channels, values)
 
 
-def nonfinite(draw: Draw, params: Params, dtype: DType, *, value: scenes.Value) -> RecipeOutput:
+def nonfinite(draw: Draw, params: Params, dtype: DType, *, value: geometry.Value) -> RecipeOutput:
     """Boxes with points inside, every third of which has `value` on one axis, each axis in turn."""
-    return scenes.with_value(counted(draw, params, dtype, points=24, counts=(5, 0, 7), channels=1, batches=2), value)
-
-
-RECIPES: Final[Mapping[str, mt.Recipe]] = {
-    "scene": scene,
-    "counted": counted,
-    **scenes.Scenes(TEST, _made).recipes(),
-    "nonfinite": nonfinite,
-}
+    return geometry.with_value(counted(draw, params, dtype, points=24, counts=(5, 0, 7), channels=1, batches=2), value)
 
 
 def draw_call(at: Mapping[str, Any]) -> Drawn:
@@ -378,7 +381,7 @@ def draw_call(at: Mapping[str, Any]) -> Drawn:
             args = {"points": sum(counts) + at["few"], "counts": counts}
             args |= {name: at[name] for name in ("batches", "channels", "values")}
         case _:
-            return scenes.draw_in_scenes(at, {SAMPLES: samples})
+            return geometry.draw_in_scenes(at, {SAMPLES: samples})
     return Drawn(at["what"], {SAMPLES: samples}, args, at["dtype"])
 
 
@@ -457,6 +460,6 @@ OPERATOR = mt.Operator(
     ),
     exact=elements,
     torch_kernel=torch_kernel,
-    recipes=RECIPES,
+    recipes=geometry.Scenes(TEST, _made).recipes(scene=scene, counted=counted, nonfinite=nonfinite),
     space=SPACE,
 )
