@@ -307,7 +307,7 @@ Floats = tuple[float, ...]
 Value = Literal["inf", "negative_inf", "nan"]
 
 
-def boxes_apart(draw: Draw, count: int, dtype: DType = DType.FLOAT) -> Array:
+def boxes_apart(draw: Draw, count: int, dtype: DType) -> Array:
     """Boxes [1, T, 7] that do not meet."""
     objects = road_boxes(draw, 1, count, dtype)
     width = math.isqrt(count - 1) + 1
@@ -329,20 +329,16 @@ def planted_points(draw: Draw, boxes: Array, owners: Array, test: BoxTest, dtype
     return clear_points(cloud, boxes, test, dtype)
 
 
-def with_value(made: RecipeOutput, value: Value) -> RecipeOutput:
-    """Every third point has `value` on one axis, each axis in turn."""
-    points = made.inputs["points"]
-    rows = np.arange(0, points.shape[1], 3)
-    points[:, rows, rows // 3 % 3] = {"nan": np.nan, "inf": np.inf, "negative_inf": -np.inf}[value]
-    return made
-
-
 @dataclass(frozen=True, slots=True)
 class Scenes:
-    """Recipes for operators with such a test; `made` gives of points, boxes and the number of features a call."""
+    """Recipes for operators with such a test; `made` gives of points, boxes and the number of features a call.
+
+    `finite` is the scene into which values that are not finite are put.
+    """
 
     test: BoxTest
     made: Callable[[Draw, Params, Array, Array, int], RecipeOutput]
+    finite: Callable[[Draw, Params, DType], RecipeOutput]
 
     def planted(
         self,
@@ -413,9 +409,18 @@ class Scenes:
         placed_cloud = placed(np.rint(cloud / unit), exponent, dtype)[None]
         return self.made(draw, params, placed_cloud, straight[None].astype(dtype.storage), 1)
 
+    def nonfinite(self, draw: Draw, params: Params, dtype: DType, *, value: Value) -> RecipeOutput:
+        """Every third point has `value` on one axis, each axis in turn."""
+        made = self.finite(draw, params, dtype)
+        points = made.inputs["points"]
+        rows = np.arange(0, points.shape[1], 3)
+        points[:, rows, rows // 3 % 3] = {"nan": np.nan, "inf": np.inf, "negative_inf": -np.inf}[value]
+        return made
+
     def recipes(self, **own: Callable[..., RecipeOutput]) -> dict[str, Callable[..., RecipeOutput]]:
         """All of them, behind the operator's own."""
-        return {**own, "planted": self.planted, "turned": self.turned, "nested": self.nested, "faces": self.faces}
+        every = (self.planted, self.turned, self.nested, self.faces, self.nonfinite)
+        return {**own, **{one.__name__: one for one in every}}
 
 
 # What fuzzing draws.

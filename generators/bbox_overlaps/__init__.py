@@ -215,7 +215,6 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
     "the smaller area divides": partial(overlaps, value=lambda p: p.met / np.minimum(p.own, p.other)),
     "the larger area divides": partial(overlaps, value=lambda p: p.met / np.maximum(p.own, p.other)),
     "the sum of areas divides": partial(overlaps, value=lambda p: p.met / (p.own + (0 if p.mode else p.other))),
-    "the intersection is taken off twice": partial(overlaps, value=lambda p: p.met / (p.union - p.met)),
     "the modes are exchanged": _param("mode", lambda mode: 1 - mode),
     "the offset is ignored": _param("offset", lambda _: 0),
     "the offset is added to areas alone": partial(
@@ -228,6 +227,7 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
     "boxes are x1, x2, y1, y2": _of_both(lambda b: b[:, [0, 2, 1, 3]]),
     "boxes are x, y, width, height": _of_both(lambda b: np.concatenate([b[:, :2], b[:, :2] + b[:, 2:]], 1)),
     "intersections are as wide as the hull": partial(overlaps, value=lambda p: p._replace(met=p.hull).ratio),
+    "the sign of sides is ignored": partial(overlaps, value=lambda p: p._replace(met=abs(area(p.common))).ratio),
     "negative sides are not clamped": partial(overlaps, value=lambda p: p._replace(met=area(p.common)).ratio),
     "the distance 1 − IoU is written": partial(overlaps, value=lambda p: 1 - p.ratio),
     "the generalised IoU is written": partial(overlaps, value=lambda p: p.ratio - 1 + p.union / p.hull),
@@ -309,11 +309,11 @@ def _answer_of_checks(call: OpCall) -> Status | None:
     mode, aligned, offset = (call.param(name) for name in ("mode", "aligned", "offset"))
     if call.handle is None or first is None or second is None or ious is None:
         return bad
+    every = (first, second, ious)
     if first.dtype not in FLOATS or not first.dtype is second.dtype is ious.dtype:
         return bad
     if not len(first.dims) == len(second.dims) == 2:
         return bad
-    every = (first, second, ious)
     if any(arg.desc.is_strided for arg in every):
         return Status.NOT_SUPPORTED
     (rows, corners), (others, other_corners) = first.dims, second.dims

@@ -239,15 +239,11 @@ def scene(
     return _made(draw, params, geometry.clear_points(cloud, objects, TEST, dtype), objects)
 
 
-def nonfinite(draw: Draw, params: Params, dtype: DType, *, value: geometry.Value) -> RecipeOutput:
-    """A dense scene in which every third point has `value` on one axis, each axis in turn."""
-    made = scene(draw, params, dtype, points=45, boxes=3, batches=2, reach=4.0)
-    return geometry.with_value(made, value)
-
-
 def _made(_draw: Draw, _params: Params, points: Array, boxes: Array, _channels: int = 0) -> RecipeOutput:
     return RecipeOutput({"points": points, "boxes": boxes}, {})
 
+
+SCENES: Final = geometry.Scenes(TEST, _made, partial(scene, points=45, boxes=3, batches=2, reach=4.0))
 
 SPACE = Space(
     axes={
@@ -281,6 +277,6 @@ OPERATOR = mt.Operator(
     c_api=c_function("mluOpPointsInBoxes"),
     exact=elements,
     torch_kernel=torch_kernel,
-    recipes=geometry.Scenes(TEST, _made).recipes(scene=scene, nonfinite=nonfinite),
+    recipes=SCENES.recipes(scene=scene),
     space=SPACE,
 )

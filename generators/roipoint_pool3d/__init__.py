@@ -326,8 +326,7 @@ def scene(
     chosen[..., 3:6] *= 1.05 + 0.1 * jitter[..., 3:]
     chosen = chosen.astype(dtype.storage)
     few, many = max(1, samples // 2), 2 * samples
-    owners = np.repeat(np.tile([-1, 1, 2], _OBJECTS // 3), np.tile([0, few, many], _OBJECTS // 3))
-    owners[owners > 0] += np.repeat(np.arange(0, _OBJECTS, 3), few + many)
+    owners = np.repeat(np.arange(_OBJECTS), np.tile([0, few, many], _OBJECTS // 3))
     if len(owners) > points:
         raise ValueError(f"{samples} samples of this scene take at least {len(owners)} points")
     owners = np.concatenate([owners, np.full(points - len(owners), -1)])
@@ -365,24 +364,20 @@ def counted(
     return _made(draw, params, geometry.planted_points(draw, objects, owners, TEST, dtype), objects, channels, values)
 
 
-def nonfinite(draw: Draw, params: Params, dtype: DType, *, value: geometry.Value) -> RecipeOutput:
-    """Boxes with points inside, every third of which has `value` on one axis, each axis in turn."""
-    return geometry.with_value(counted(draw, params, dtype, points=24, counts=(5, 0, 7), channels=1, batches=2), value)
+SCENES: Final = geometry.Scenes(TEST, _made, partial(counted, points=24, counts=(5, 0, 7), channels=1, batches=2))
 
 
 def draw_call(at: Mapping[str, Any]) -> Drawn:
     """A call of one of the recipes."""
-    points, samples = at["points"], at["samples"]
-    match at["what"]:
-        case "scene":
-            args = {"points": points + 16 * samples} | {name: at[name] for name in ("batches", "boxes", "channels")}
-        case "counted":
-            counts = tuple(n for n in (samples, 0, samples + 1, at["few"], points) if n <= points)
-            args = {"points": sum(counts) + at["few"], "counts": counts}
-            args |= {name: at[name] for name in ("batches", "channels", "values")}
-        case _:
-            return geometry.draw_in_scenes(at, {SAMPLES: samples})
-    return Drawn(at["what"], {SAMPLES: samples}, args, at["dtype"])
+    points, samples, few = at["points"], at["samples"], at["few"]
+    counts = tuple(n for n in (samples, 0, samples + 1, few, points) if n <= points)
+    points = {"scene": points + 16 * samples, "counted": sum(counts) + few}.get(at["what"], points)
+    return geometry.draw_in_scenes(
+        {**at, "points": points, "counts": counts},
+        {SAMPLES: samples},
+        scene=("points", "batches", "boxes", "channels"),
+        counted=("points", "counts", "batches", "channels", "values"),
+    )
 
 
 SPACE = Space(
@@ -460,6 +455,6 @@ OPERATOR = mt.Operator(
     ),
     exact=elements,
     torch_kernel=torch_kernel,
-    recipes=geometry.Scenes(TEST, _made).recipes(scene=scene, counted=counted, nonfinite=nonfinite),
+    recipes=SCENES.recipes(scene=scene, counted=counted),
     space=SPACE,
 )
