@@ -112,7 +112,7 @@ def area(sides: Array) -> Array:
     return product
 
 
-def pairs(first: Array, second: Array, params: Mapping[str, Any], kind: type[np.floating] = np.float64) -> Pairs:
+def measure(first: Array, second: Array, params: Mapping[str, Any], kind: type[np.floating] = np.float64) -> Pairs:
     """Of boxes [M, 4] and [N, 4], row by row or all, in that arithmetic."""
     first, second = (boxes.astype(kind).T for boxes in (first, second))
     if not params["aligned"]:
@@ -136,10 +136,10 @@ def blocks(call: OpCall) -> Iterator[tuple[slice, Pairs]]:
     step = _PAIRS if is_aligned(call) else max(1, _PAIRS // max(1, len(second)))
     for start in range(0, len(first), step):
         rows = slice(start, start + step)
-        yield rows, pairs(first[rows], second[rows] if is_aligned(call) else second, call.params or {})
+        yield rows, measure(first[rows], second[rows] if is_aligned(call) else second, call.params or {})
 
 
-def overlaps(call: OpCall, value: Callable[[Pairs], Array] = lambda pairs: pairs.ratio) -> Mapping[str, Array]:
+def overlaps(call: OpCall, value: Callable[[Pairs], Array] = lambda p: p.ratio) -> Mapping[str, Array]:
     """The document's formula, or another, rounded once."""
     ious = call.tensor("ious")
     result = np.empty(ious.dims, ious.dtype.storage)
@@ -199,7 +199,7 @@ def _param(name: str, read: Callable[[int], float]) -> Suspect:
     return as_read(reference, lambda call: with_params(call, **{name: read(call.param(name))}))
 
 
-def _met_alone(call: OpCall) -> Mapping[str, Array]:
+def _lengthen_met(call: OpCall) -> Mapping[str, Array]:
     """The offset is added to the intersection."""
     offset = call.param("offset")
     bare = with_params(call, offset=0)
@@ -220,7 +220,7 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
     "the offset is added to areas alone": partial(
         overlaps, value=lambda p: p._replace(met=area(np.maximum(p.common - p.offset, 0))).ratio
     ),
-    "the offset is added to the intersection alone": _met_alone,
+    "the offset is added to the intersection alone": _lengthen_met,
     "the offset is added twice": _param("offset", lambda offset: 2 * offset),
     "the offset is 0.5": _param("offset", lambda offset: offset / 2),
     "the offset is subtracted": _param("offset", lambda offset: -offset),

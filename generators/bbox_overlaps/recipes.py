@@ -10,7 +10,7 @@ from mluops_gtest.authoring import Array, ContentError, Draw, DType, Params, Rec
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
 from .._shared.boxes import uniform
-from . import pairs
+from . import measure
 
 # full: every bit of a mantissa; integers: areas are exact, in half, too; offset: integers 0 … 100 beside 2^20, where
 # tf32 sees nothing; wide: sides from 1/8 to 128; negative: full, and no coordinate is positive; one: sides of 1.
@@ -129,7 +129,7 @@ def _output(params: Params, dtype: DType, *boxes: Array) -> RecipeOutput:
     if dtype is DType.HALF:
         some = first[:4096], second[: 4096 if given["aligned"] else 256]
         with np.errstate(all="ignore"):
-            own, right = (pairs(*some, given, kind).ratio for kind in (np.float16, np.float64))
+            own, right = (measure(*some, given, kind).ratio for kind in (np.float16, np.float64))
         off, right = (np.where(np.isfinite(right), values, 0).astype(np.float64) for values in (own - right, right))
         if np.abs(off).sum() > _ROOM * np.abs(right).sum() or (off**2).sum() > _ROOM**2 * (right**2).sum():
             raise ContentError("half arithmetic is too far off; let the boxes overlap more")

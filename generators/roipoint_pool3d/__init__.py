@@ -121,7 +121,7 @@ _PICKS: Final[Mapping[str, Pick]] = {
 }
 
 
-def _nearest(call: OpCall) -> Array:
+def _choose_nearest(call: OpCall) -> Array:
     """The points nearest to the centre."""
     points, boxes = call.arrays("points", "boxes3d")
     rows, is_inside = sources(call), inside(call)
@@ -132,7 +132,7 @@ def _nearest(call: OpCall) -> Array:
     return rows
 
 
-def _counted_on(call: OpCall) -> Array:
+def _count_on(call: OpCall) -> Array:
     """Rows that earlier batches filled are passed over."""
     rows, counts = sources(call), inside(call).sum(axis=1)
     places = np.arange(rows.shape[2]) - (np.cumsum(counts, axis=0) - counts)[..., None]
@@ -162,8 +162,8 @@ def _reads(**changes: Callable[[Array], Array]) -> Suspect:
 SUSPECTS: Final[Mapping[str, Suspect]] = {
     **misread_boxes(lambda call, test: pooled(call, partial(sources, test=test)), TEST, "boxes3d"),
     **{words: partial(pooled, choose=partial(sources, pick=pick)) for words, pick in _PICKS.items()},
-    "the nearest points are taken": partial(pooled, choose=_nearest),
-    "the counter goes on through the batches": partial(pooled, choose=_counted_on),
+    "the nearest points are taken": partial(pooled, choose=_choose_nearest),
+    "the counter goes on through the batches": partial(pooled, choose=_count_on),
     "features stand before coordinates": lambda call: {"pooled_features": np.roll(copies(call).copied(), -3, axis=-1)},
     "coordinates are along the box": _along_boxes,
     "pooled_empty_flag is inverted": lambda call: {"pooled_empty_flag": (~is_empty(call)).astype("<i4")},

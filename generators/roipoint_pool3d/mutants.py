@@ -15,7 +15,7 @@ _ROWS, _FLAG = "pooled_features", "pooled_empty_flag"
 _right = writes(pooled)
 
 
-def _tested_as(word: str) -> Mutant:
+def _test_points_as(word: str) -> Mutant:
     """Points are tested with less precision, and copied as they are."""
     read = misread(points=NARROW[word])
     return Mutant(
@@ -31,7 +31,7 @@ MUTANTS = (
     *every_suspect(OPERATOR),
     mistakes.left("flag_0_left", "flags of 0 are not written", _right, _FLAG, lambda call: ~is_empty(call)),
     mistakes.left("flag_1_left", "flags of 1 are not written", _right, _FLAG, is_empty),
-    *map(_tested_as, NARROW),
+    *map(_test_points_as, NARROW),
     *(reads(OPERATOR, f"{word}_boxes", f"rounds boxes to {word}", boxes3d=narrow) for word, narrow in NARROW.items()),
     *boxes_behind(OPERATOR, "boxes3d", (4, 16)),
     *(
