@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Operator, Status, mistakes
-from mluops_gtest.authoring.roundings import through_half
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
 from .boxes import BoxTest
@@ -18,28 +17,15 @@ from .interpolation import shortened
 Answer = Callable[[OpCall, BoxTest], Mapping[str, Array]]
 
 
-def _with(**columns: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Boxes with these columns made of the boxes."""
-    places = {"dx": 3, "dy": 4, "dz": 5, "rz": 6}
-
-    def changed(boxes: Array) -> Array:
-        wrong = boxes.copy()
-        with np.errstate(all="ignore"):
-            for name, made in columns.items():
-                wrong[..., places[name]] = made(boxes)
-        return wrong
-
-    return changed
-
-
-_MISREAD: Mapping[str, Callable[[Array], Array]] = {
-    "boxes turn the other way": _with(rz=lambda boxes: -boxes[..., 6]),
-    "headings are degrees": _with(rz=lambda boxes: boxes[..., 6] * np.float32(np.pi / 180)),
-    "boxes are not turned": _with(rz=lambda boxes: 0 * boxes[..., 6]),
-    "dx and dy are exchanged": _with(dx=lambda boxes: boxes[..., 4], dy=lambda boxes: boxes[..., 3]),
-    "dx and dy are half lengths": _with(dx=lambda boxes: 2 * boxes[..., 3], dy=lambda boxes: 2 * boxes[..., 4]),
-    "z is ignored": _with(dz=lambda boxes: np.full_like(boxes[..., 5], np.inf)),
-    "the sign of lengths is ignored": _with(dx=lambda boxes: abs(boxes[..., 3]), dy=lambda boxes: abs(boxes[..., 4])),
+# By column of a box what is read there.
+_MISREAD: Mapping[str, Mapping[int, Callable[[Array], Array]]] = {
+    "boxes turn the other way": {6: lambda boxes: -boxes[..., 6]},
+    "headings are degrees": {6: lambda boxes: boxes[..., 6] * np.float32(np.pi / 180)},
+    "boxes are not turned": {6: lambda boxes: 0 * boxes[..., 6]},
+    "dx and dy are exchanged": {3: lambda boxes: boxes[..., 4], 4: lambda boxes: boxes[..., 3]},
+    "dx and dy are half lengths": {3: lambda boxes: 2 * boxes[..., 3], 4: lambda boxes: 2 * boxes[..., 4]},
+    "z is ignored": {5: lambda boxes: np.full_like(boxes[..., 5], np.inf)},
+    "the sign of lengths is ignored": {3: lambda boxes: abs(boxes[..., 3]), 4: lambda boxes: abs(boxes[..., 4])},
 }
 
 
@@ -50,11 +36,18 @@ def misread_boxes(answer: Answer, test: BoxTest, boxes: str) -> dict[str, Suspec
         wrong = replace(test, **changes)  # type: ignore[arg-type]
         return lambda call: answer(call, wrong)
 
-    def with_boxes(change: Callable[[Array], Array]) -> Suspect:
+    def with_columns(columns: Mapping[int, Callable[[Array], Array]]) -> Suspect:
+        def change(array: Array) -> Array:
+            wrong = array.copy()
+            with np.errstate(all="ignore"):
+                for column, made in columns.items():
+                    wrong[..., column] = made(array)
+            return wrong
+
         read = misread(**{boxes: change})
         return lambda call: answer(read(call), test)
 
-    suspects = {words: with_boxes(change) for words, change in _MISREAD.items()}
+    suspects = {words: with_columns(columns) for words, columns in _MISREAD.items()}
     middle = "box" if test.bottom else "bottom face"
     suspects[f"cz is the centre of the {middle}"] = with_test(bottom=not test.bottom)
     suspects["points on the top and the bottom are outside"] = with_test(ends=np.less)
@@ -86,33 +79,29 @@ def reads(operator: Operator, name: str, message: str, **changes: Callable[[Arra
     return Mutant(name, message, writes(as_read(operator.reference, misread(**changes))))
 
 
-# How values of less precision are called, and how they are made.
+# How values of less precision are called, and how they are made; tf32 has the mantissa of a half.
 NARROW: Mapping[str, Callable[[Array], Array]] = {
-    "half": through_half,
     "bf16": partial(shortened, bits=8),
     "tf32": partial(shortened, bits=11),
 }
 
 
 def boxes_behind(operator: Operator, boxes: str, tiles: Iterable[int]) -> Iterator[Mutant]:
-    """Boxes that are not looked at: the first, the last, those behind whole tiles; or those of the next batch."""
+    """Boxes that are not looked at: the last one, or those behind whole tiles."""
 
-    def without(first: Callable[[int], int], last: Callable[[int], int]) -> Callable[[Array], Array]:
-        def hidden(array: Array) -> Array:
-            wrong, count = array.copy(), array.shape[1]
+    def without(first: Callable[[int], int]) -> Callable[[Array], Array]:
+        def change(array: Array) -> Array:
+            wrong = array.copy()
             # Nobody is inside.
-            wrong[:, first(count) : last(count), 3:6] = -1
+            wrong[:, first(array.shape[1]) :, 3:6] = -1
             return wrong
 
-        return hidden
+        return change
 
     def behind(tile: int) -> Callable[[Array], Array]:
-        return without(lambda count: count // tile * tile or count, lambda count: count)
+        return without(lambda count: count // tile * tile or count)
 
-    wrong = {
-        "first_box_lost": ("does not look at the first box", without(lambda _: 0, lambda _: 1)),
-        "last_box_lost": ("does not look at the last box", without(lambda count: count - 1, lambda count: count)),
-        "next_batch": ("takes the boxes of the next batch", lambda array: np.roll(array, -1, axis=0)),
-        **{f"boxes_behind_{t}": (f"does not look at boxes behind whole tiles of {t}", behind(t)) for t in tiles},
-    }
-    return (reads(operator, name, message, **{boxes: change}) for name, (message, change) in wrong.items())
+    yield reads(operator, "last_box_lost", "does not look at the last box", **{boxes: without(lambda count: count - 1)})
+    for tile in tiles:
+        words = f"does not look at boxes behind whole tiles of {tile}"
+        yield reads(operator, f"boxes_behind_{tile}", words, **{boxes: behind(tile)})

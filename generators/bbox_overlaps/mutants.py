@@ -1,33 +1,14 @@
 """Implementations with one plausible mistake each; the small cases must catch every one."""
 
-import re
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Mapping
 
 import numpy as np
 
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
 from mluops_gtest.authoring.suspects import misread
 
-from .._shared.interpolation import shortened
-from . import BOXES, OPERATOR, SUSPECTS, is_aligned, kernel, overlaps
-
-Answer = Callable[[OpCall], Mapping[str, Array]]
-
-
-def _written(name: str, message: str, answer: Answer) -> Mutant:
-    """Writes something else to calls that compute."""
-
-    def spoil(call: OpCall) -> None:
-        if OPERATOR.answer(call).check is None:
-            with np.errstate(all="ignore"):
-                call.array("ious")[...] = answer(call)["ious"]
-
-    return mistakes.spoilt(name, message, kernel, spoil)
-
-
-def _misread(name: str, message: str, **changes: Callable[[Array], Array]) -> Mutant:
-    return _written(name, message, lambda call: overlaps(misread(**changes)(call)))
+from .._shared.wrong_boxes import NARROW, every_suspect, reads, writes
+from . import BOXES, OPERATOR, is_aligned, kernel, overlaps
 
 
 def _first_tile(call: OpCall) -> Mapping[str, Array]:
@@ -36,31 +17,19 @@ def _first_tile(call: OpCall) -> Mapping[str, Array]:
 
 
 def _clear_nan(call: OpCall) -> None:
-    ious = call.array("ious")
-    ious[np.isnan(ious)] = 0
+    np.putmask(call.array("ious"), np.isnan(call.array("ious")), 0)
 
 
-def _rows_checked(call: OpCall) -> Status:
-    """Aligned results need as many columns."""
-    return Status.BAD_PARAM if is_aligned(call) and len(call.array("bbox1")) > 1 else kernel(call)
+def _ask_two_axes(call: OpCall) -> Status:
+    return Status.BAD_PARAM if is_aligned(call) else kernel(call)
 
 
-MUTANTS: Final = (
-    *mistakes.suspected(OPERATOR, {re.sub(r"\W+", "_", words.lower()): words for words in SUSPECTS}),
-    *(
-        _misread(f"{kind}_boxes", f"rounds boxes to {kind}", **dict.fromkeys(BOXES, narrow))
-        for kind, narrow in {
-            "half": lambda boxes: boxes.astype(np.float16).astype(boxes.dtype),
-            "tf32": lambda boxes: shortened(boxes, 11),
-            "bfloat16": lambda boxes: shortened(boxes, 8),
-        }.items()
-    ),
-    _written("diagonal_tile", "compares aligned rows with the first tile of bbox2", _first_tile),
-    _written(
-        "rows_by_columns", "counts rows of ious by N − 1", lambda call: {"ious": np.roll(overlaps(call)["ious"], 1)}
-    ),
+MUTANTS = (
+    *every_suspect(OPERATOR),
+    *(reads(OPERATOR, f"{word}_boxes", f"rounds boxes to {word}", bbox1=to, bbox2=to) for word, to in NARROW.items()),
+    Mutant("diagonal_tile", "compares aligned rows with the first tile of bbox2", writes(_first_tile)),
     mistakes.spoilt("nan_cleared", "writes 0 for NaN", kernel, _clear_nan),
-    Mutant("aligned_columns", "asks aligned ious for two axes", _rows_checked),
+    Mutant("aligned_columns", "asks aligned ious for two axes", _ask_two_axes),
     *mistakes.tails_left(kernel, "ious", 0, "rows", (16, 64)),
     *mistakes.tails_left(kernel, "ious", -1, "boxes", (16, 64)),
     mistakes.part_left(kernel, "ious", -1, "boxes"),

@@ -7,33 +7,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Baseline,
-    DType,
-    Layout,
-    OpCall,
-    Operator,
-    OutputSpec,
-    Status,
-    TensorSpec,
-    Theory,
-    axis,
-    checks,
-    exact,
-)
+import mluops_gtest.authoring as mt
+from mluops_gtest.authoring import Array, Baseline, Draw, DType, OpCall, Params, RecipeOutput, Status, Theory, checks
 from mluops_gtest.authoring.c_api import c_function
 from mluops_gtest.authoring.exact_numbers import ExactElement
 from mluops_gtest.authoring.left_open import find_subnormal
+from mluops_gtest.authoring.space import Choice, Sizes, Space
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
-from .._shared.boxes import BoxTest, find_undefined, is_exactly_inside, undecided_pair
+from .._shared import boxes as geometry
 from .._shared.points import axes_first, first_batch
 from .._shared.wrong_boxes import misread_boxes
 
 # §1.2: cz is the geometric centre. §3.1's listing widens the sides, not z; §1.2's formula and §3.2's pseudo-code forget
 # that, the code of §1.2's reference does not.
-TEST: Final = BoxTest(bottom=False, widened=1e-5)
+TEST: Final = geometry.BoxTest(bottom=False, widened=1e-5)
 
 
 def _boxes_fit(call: OpCall) -> bool:
@@ -60,58 +48,53 @@ CHECKS = (
 
 def precondition(call: OpCall) -> str | None:
     """No point is so near a face that rounding decides; the header: results may differ on the edge of the box."""
-    return undecided_pair(call.array("points"), call.array("boxes"), TEST, DType.FLOAT)
+    return geometry.undecided_pair(call.array("points"), call.array("boxes"), TEST, DType.FLOAT)
 
 
 # The oracle: every point against every box in float64.
 
 
-def first_boxes(is_inside: Array) -> Array:
+def first_boxes(hits: Array) -> Array:
     """int32 [B, M] of bool [B, M, T]."""
     # Of several boxes the first one (header, §3.1's break); §3.2's sub_scalar(last, -1) would add 1.
-    return np.where(is_inside.any(axis=2), is_inside.argmax(axis=2), -1).astype("<i4")
+    return np.where(hits.any(axis=2), hits.argmax(axis=2), -1).astype("<i4")
 
 
-def _indices(call: OpCall, test: BoxTest = TEST, choose: Callable[[Array], Array] = first_boxes) -> Mapping[str, Array]:
+def indices(
+    call: OpCall, test: geometry.BoxTest = TEST, choose: Callable[[Array], Array] = first_boxes
+) -> Mapping[str, Array]:
+    """The number of the first box that holds each point, or of what `choose` takes."""
     return {"points_indices": choose(test.inside_of_batches(*call.arrays("points", "boxes")))}
 
 
 def reference(call: OpCall) -> Baseline:
     """The smallest index of a box that holds the point; −1, too, is written by the operator."""
-    return Baseline(_indices(call))
+    return Baseline(indices(call))
 
 
 def theory(call: OpCall) -> Theory:
     """Per pair 3 differences, 3 absolute values, 4 products, 2 sums, 3 comparisons and 2 conjunctions; all tensors."""
-    points, boxes, indices = (call.tensor(name).desc for name in ("points", "boxes", "points_indices"))
-    return Theory(points.nbytes + boxes.nbytes + indices.nbytes, 17 * indices.count * boxes.dims[1])
+    points, boxes, numbers = (call.tensor(name).desc for name in ("points", "boxes", "points_indices"))
+    return Theory(points.nbytes + boxes.nbytes + numbers.nbytes, 17 * numbers.count * boxes.dims[1])
 
 
 # Mistakes that kernels make about which box is named, and how, and about batches.
 
 
-def _last_boxes(is_inside: Array) -> Array:
-    last = first_boxes(is_inside[:, :, ::-1])
-    return np.where(last < 0, -1, is_inside.shape[2] - 1 - last)
-
-
-def _in_all_batches(is_inside: Array) -> Array:
-    indices, first = first_boxes(is_inside), np.arange(len(is_inside))[:, None] * is_inside.shape[2]
-    return np.where(indices < 0, -1, indices + first)
-
-
-_CHOSEN: Final[Mapping[str, Callable[[Array], Array]]] = {
-    "the last box that holds a point is named": _last_boxes,
-    "boxes that hold a point are counted": lambda is_inside: is_inside.sum(axis=2),
-    "boxes are counted from 1": lambda is_inside: first_boxes(is_inside) + 1,
-    "§3.2's last subtraction adds 1": lambda is_inside: first_boxes(is_inside) + 2,
-    "indices count through the boxes of all batches": _in_all_batches,
-    "a point in no box has 0": lambda is_inside: np.maximum(first_boxes(is_inside), 0),
+_CHOICES: Final[Mapping[str, Callable[[Array], Array]]] = {
+    "the last box that holds a point is named": lambda hits: np.where(hits, np.arange(hits.shape[2]), -1).max(axis=2),
+    "boxes that hold a point are counted": lambda hits: hits.sum(axis=2),
+    "boxes are counted from 1": lambda hits: first_boxes(hits) + 1,
+    "§3.2's last subtraction adds 1": lambda hits: first_boxes(hits) + 2,
+    "indices count through the boxes of all batches": lambda hits: np.where(
+        hits.any(axis=2), first_boxes(hits) + np.arange(len(hits))[:, None] * hits.shape[2], -1
+    ),
+    "a point in no box has 0": lambda hits: np.maximum(first_boxes(hits), 0),
 }
 
 SUSPECTS: Final[Mapping[str, Suspect]] = {
-    **misread_boxes(_indices, TEST, "boxes"),
-    **{words: partial(_indices, choose=choose) for words, choose in _CHOSEN.items()},
+    **misread_boxes(indices, TEST, "boxes"),
+    **{words: partial(indices, choose=choose) for words, choose in _CHOICES.items()},
     "every batch has the boxes of batch 0": as_read(reference, misread(boxes=first_batch)),
     "every batch has the points of batch 0": as_read(reference, misread(points=first_batch)),
     "points is read as [B, 3, M]": as_read(reference, misread(points=axes_first)),
@@ -128,7 +111,7 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
 
     def points_indices(batch: int, point: int) -> int:
         for number, box in enumerate(boxes[batch]):
-            if is_exactly_inside(points[batch, point], box, bottom=False, widened=margin):
+            if geometry.is_exactly_inside(points[batch, point], box, bottom=False, widened=margin):
                 return number
         return -1
 
@@ -144,18 +127,18 @@ def kernel(call: OpCall) -> Status:
     if early is not None:
         return early
     nram = call.handle.nram_bytes if call.handle is not None else 0
-    for points, boxes, indices in zip(*call.arrays("points", "boxes", "points_indices"), strict=True):
+    for points, boxes, numbers in zip(*call.arrays("points", "boxes", "points_indices"), strict=True):
         tile = (nram - 28 * len(boxes)) // 36
         for first in range(0, len(points), tile):
             some = slice(first, first + tile)
-            _name(indices[some], np.ascontiguousarray(points[some].T), boxes)
+            _name(numbers[some], np.ascontiguousarray(points[some].T), boxes)
     return Status.SUCCESS
 
 
-def _name(indices: Array, points: Array, boxes: Array) -> None:
+def _name(numbers: Array, points: Array, boxes: Array) -> None:
     """Boxes from the last to the first: who comes later takes the point over."""
     x, y, z = points
-    indices[...] = -1
+    numbers[...] = -1
     with np.errstate(invalid="ignore", over="ignore"):
         for number in range(len(boxes) - 1, -1, -1):
             cx, cy, cz, dx, dy, dz, rz = boxes[number]
@@ -170,19 +153,19 @@ def _name(indices: Array, points: Array, boxes: Array) -> None:
             is_in = np.abs(along) < dx * np.float32(0.5) + np.float32(1e-5)
             is_in &= np.abs(across) < dy * np.float32(0.5) + np.float32(1e-5)
             is_in &= np.abs(z[near] - cz) <= dz * np.float32(0.5)
-            indices[near[is_in]] = number
+            numbers[near[is_in]] = number
 
 
 def _answer_of_checks(call: OpCall) -> Status | None:
-    points, boxes, indices = call.inputs["points"], call.inputs["boxes"], call.outputs["points_indices"]
-    if call.handle is None or points is None or boxes is None or indices is None:
+    points, boxes, numbers = call.inputs["points"], call.inputs["boxes"], call.outputs["points_indices"]
+    if call.handle is None or points is None or boxes is None or numbers is None:
         return Status.BAD_PARAM
-    tensors = (points, boxes, indices)
-    if [len(arg.dims) for arg in tensors] != [3, 3, 2] or any(arg.layout is not Layout.ARRAY for arg in tensors):
+    tensors = (points, boxes, numbers)
+    if [len(arg.dims) for arg in tensors] != [3, 3, 2] or any(arg.layout is not mt.Layout.ARRAY for arg in tensors):
         return Status.BAD_PARAM
     if [arg.dtype for arg in tensors] != [DType.FLOAT, DType.FLOAT, DType.INT32]:
         return Status.BAD_PARAM
-    if points.dims != (*indices.dims, 3) or boxes.dims != (points.dims[0], boxes.dims[1], 7):
+    if points.dims != (*numbers.dims, 3) or boxes.dims != (points.dims[0], boxes.dims[1], 7):
         return Status.BAD_PARAM
     if any(arg.desc.is_strided for arg in tensors) or points.desc.is_large or boxes.desc.is_large:
         return Status.NOT_SUPPORTED
@@ -202,37 +185,98 @@ def torch_kernel(_: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any
     """Write points_indices."""
     import torch
 
-    for points, boxes, indices in zip(inputs["points"], inputs["boxes"], outputs["points_indices"], strict=True):
+    for points, boxes, numbers in zip(inputs["points"], inputs["boxes"], outputs["points_indices"], strict=True):
         centre, half, heading = boxes[:, None, :3], boxes[:, None, 3:6] / 2, boxes[:, 6]
         half[..., :2] += 1e-5
         cosine, sine = torch.cos(heading), torch.sin(heading)
         # [T, 2, 2], from the right: (sx, sy) becomes (lx, ly).
         turned = torch.stack([torch.stack([cosine, -sine], -1), torch.stack([sine, cosine], -1)], 1)
         step = max(1, _TORCH_PAIRS // len(boxes))
-        for part, found in zip(points.split(step), indices.split(step), strict=True):
+        for part, found in zip(points.split(step), numbers.split(step), strict=True):
             away = part - centre
             sides = (away[..., :2] @ turned).abs() < half[..., :2]
             inside = sides.all(-1) & (away[..., 2].abs() <= half[..., 2])
             found[:] = torch.where(inside.any(0), inside.int().argmax(0), -1)
 
 
-OPERATOR = Operator(
+# Recipes: clouds whose points keep away from the faces of all boxes, and lattices on which they stand on them.
+
+# The scene: points of a lidar sweep and where some of them are.
+_REACH, _SHARE, _LIFT = 75.0, 0.13, 8.0
+# How near to a face of its box a point of a dense scene may come, as a part of the half length.
+_EDGE = 1e-3
+
+
+def scene(
+    draw: Draw, params: Params, dtype: DType, *, points: int, boxes: int, batches: int = 1, reach: float = 70.0
+) -> RecipeOutput:
+    """A road with cars of any heading: point 0 is in box 0, the last point in the last box alone, about 13 % in any.
+
+    Half of the points inside are near a face.
+    """
+    objects = geometry.road_boxes(draw, batches, boxes, dtype, reach)
+    # Above all others, so that no earlier box holds its point.
+    objects[:, -1, 2] += _LIFT
+
+    def cloud(turn: int) -> Array:
+        wide, high = (
+            geometry.uniform(draw.stream(f"{name} {turn}"), low, end, (batches, points, axes))
+            for name, low, end, axes in (("ground", -_REACH, _REACH, 2), ("height", -2.5, 3.5, 1))
+        )
+        part, skin = (
+            geometry.uniform(draw.stream(f"inside {turn} {name}"), -1.0, 1.0, (batches, points, 3))
+            for name in ("part", "skin")
+        )
+        box = draw.stream(f"inside {turn} box").integers(0, boxes, (batches, points))
+        face = draw.stream(f"inside {turn} face").integers(0, 6, (batches, points, 1))
+        is_in = draw.stream(f"share {turn}").integers(0, 1000, box.shape) < 1000 * _SHARE
+        # The first and the last point are not asked to be beside a face.
+        box[:, 0], box[:, -1], face[:, [0, -1]], is_in[:, [0, -1]] = 0, boxes - 1, 6, True
+        part = np.where(np.arange(3) == face, np.copysign(1 + _EDGE * skin, part), part)
+        own = geometry.within(np.take_along_axis(objects, box[..., None], axis=1), part, bottom=TEST.bottom)
+        return np.where(is_in[..., None], own, np.concatenate([wide, high], axis=-1))
+
+    return _made(draw, params, geometry.clear_points(cloud, objects, TEST, dtype), objects)
+
+
+def _made(_draw: Draw, _params: Params, points: Array, boxes: Array, _channels: int = 0) -> RecipeOutput:
+    return RecipeOutput({"points": points, "boxes": boxes}, {})
+
+
+SCENES: Final = geometry.Scenes(TEST, _made, partial(scene, points=45, boxes=3, batches=2, reach=4.0))
+
+SPACE = Space(
+    axes={
+        "batches": Sizes(1, 5),
+        "points": Sizes(1, 2049),
+        "boxes": Sizes(1, 257),
+        "few": Choice((1, 2, 3, 4)),
+        "reach": Choice((2.0, 10.0, 70.0)),
+        "what": Choice(("scene", "planted", "turned", "nested", "faces", "inf", "negative_inf")),
+    },
+    draw=lambda at: geometry.draw_in_scenes(at, scene=("batches", "points", "boxes", "reach")),
+    elements=lambda at: at["batches"] * (4 * at["points"] + 7 * at["boxes"] + at["points"] * at["boxes"] // 16),
+)
+
+OPERATOR = mt.Operator(
     name="points_in_boxes",
     released_name="points_in_boxes",
     op_type=("POINTS_IN_BOXES", 217),
     summary="Names for each point the first box of its batch, turned about z, that holds it; −1 where there is none.",
-    inputs=(TensorSpec("points", "[B, M, 3]", (DType.FLOAT,)), TensorSpec("boxes", "[B, T, 7]", (DType.FLOAT,))),
+    inputs=(mt.TensorSpec("points", "[B, M, 3]", (DType.FLOAT,)), mt.TensorSpec("boxes", "[B, T, 7]", (DType.FLOAT,))),
     # §1.5.1. The operator writes −1 itself.
-    outputs=(OutputSpec("points_indices", "[B, M]", {DType.INT32: exact()}),),
-    axes={"points": axis("M", of="points"), "boxes": axis("T", of="boxes"), "batches": axis("B", of="points")},
+    outputs=(mt.OutputSpec("points_indices", "[B, M]", {DType.INT32: mt.exact()}),),
+    axes={"points": mt.axis("M", of="points"), "boxes": mt.axis("T", of="boxes"), "batches": mt.axis("B", of="points")},
     checks=CHECKS,
     reference=reference,
     precondition=precondition,
-    left_open={"undefined": find_undefined("points", "boxes"), "subnormal": find_subnormal},
+    left_open={"undefined": geometry.find_undefined("points", "boxes"), "subnormal": find_subnormal},
     kernel=kernel,
     suspects=SUSPECTS,
     theory=theory,
     c_api=c_function("mluOpPointsInBoxes"),
     exact=elements,
     torch_kernel=torch_kernel,
+    recipes=SCENES.recipes(scene=scene),
+    space=SPACE,
 )

@@ -2,35 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from functools import cache
-from typing import Any, Final
+from functools import cache, partial
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    SIZE_NULL,
-    Array,
-    Baseline,
-    DType,
-    OpCall,
-    Operator,
-    OutputSpec,
-    ParamField,
-    ParamMessage,
-    QueryChecks,
-    Status,
-    TensorSpec,
-    Theory,
-    axis,
-    c_api,
-    checks,
-    exact,
-)
+import mluops_gtest.authoring as mt
+from mluops_gtest.authoring import Array, Baseline, Draw, DType, OpCall, Params, RecipeOutput, Status, c_api, checks
 from mluops_gtest.authoring.copy_of import CopyOf, define_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
+from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
-from .._shared.boxes import BoxTest, find_undefined, is_exactly_inside, local, undecided_pair
+from .._shared import boxes as geometry
+from .._shared.bit_patterns import KINDS, BitPatterns
 from .._shared.points import axes_first, first_batch
 from .._shared.wrong_boxes import misread_boxes
 
@@ -39,10 +24,10 @@ INPUTS: Final = ("points", "point_features", "boxes3d")
 OUTPUTS: Final = ("pooled_features", "pooled_empty_flag")
 SAMPLES: Final = "num_sampled_points"
 # §1.2, §3.1: cz is the centre of the bottom; z faces are closed, sides are not.
-TEST: Final = BoxTest(bottom=True)
+TEST: Final = geometry.BoxTest(bottom=True)
 
 CHECKS = (
-    SIZE_NULL,
+    mt.SIZE_NULL,
     checks.handle("§3.8 (1)"),
     checks.descriptors(doc="§3.8 (1)"),
     checks.ranks(doc="§1.4"),
@@ -61,7 +46,7 @@ CHECKS = (
 
 def precondition(call: OpCall) -> str | None:
     """No point is so near a face that rounding decides, in half least of all."""
-    return undecided_pair(call.array("points"), call.array("boxes3d"), TEST, call.tensor("points").dtype)
+    return geometry.undecided_pair(call.array("points"), call.array("boxes3d"), TEST, call.tensor("points").dtype)
 
 
 # The oracle: every point against every box in float64, then rows of coordinates and features are copied.
@@ -70,14 +55,14 @@ def precondition(call: OpCall) -> str | None:
 Pick = Callable[[Array, int], Array]
 
 
-def inside(call: OpCall, test: BoxTest = TEST) -> Array:
+def inside(call: OpCall, test: geometry.BoxTest = TEST) -> Array:
     """bool [B, N, M]: the point is inside the box."""
     return test.inside_of_batches(*call.arrays("points", "boxes3d"))
 
 
-def sources(call: OpCall, is_inside: Array | None = None, pick: Pick = np.resize) -> Array:
+def sources(call: OpCall, test: geometry.BoxTest = TEST, pick: Pick = np.resize) -> Array:
     """int64 [B, M, S]: the point in each row, −1 in boxes without points."""
-    is_inside = inside(call) if is_inside is None else is_inside
+    is_inside = inside(call, test)
     rows = np.full((*is_inside[:, 0].shape, call.param(SAMPLES)), -1)
     for batch, box in np.argwhere(is_inside.any(axis=1)):
         # §3.1 says "duplicate"; mmcv goes through all n points again: row q has point q mod n.
@@ -85,27 +70,24 @@ def sources(call: OpCall, is_inside: Array | None = None, pick: Pick = np.resize
     return rows
 
 
-def copies(call: OpCall) -> CopyOf:
-    """pooled_features: coordinates, then features; the bits of each."""
-    return _copy_of(call, sources(call))
-
-
-def _copy_of(call: OpCall, rows: Array) -> CopyOf:
+def copies(call: OpCall, rows: Array | None = None) -> CopyOf:
+    """pooled_features with these points in the rows: coordinates, then features; the bits of each."""
+    points = sources(call) if rows is None else rows
     # §3.1 (5): x, y, z come first, as stored and not along the box.
     table = np.concatenate(call.arrays("points", "point_features"), axis=2)
     # §3.1 (4): mmcv relies on cleared buffers; here the operator writes the zeros of empty boxes, and both flags.
-    return CopyOf(table, rows.reshape(len(rows), -1), call.tensor("pooled_features").dims)
+    return CopyOf(table, points.reshape(len(points), -1), call.tensor("pooled_features").dims)
 
 
-def pooled(call: OpCall, rows: Array) -> Mapping[str, Array]:
-    """Both outputs with these points in the rows."""
-    flags = (rows[..., 0] < 0).astype("<i4")
-    return {"pooled_features": _copy_of(call, rows).copied(), "pooled_empty_flag": flags}
+def pooled(call: OpCall, choose: Callable[[OpCall], Array] = sources) -> Mapping[str, Array]:
+    """Both outputs with the points in the rows that `choose` gives."""
+    rows = choose(call)
+    return {"pooled_features": copies(call, rows).copied(), "pooled_empty_flag": (rows[..., 0] < 0).astype("<i4")}
 
 
 def reference(call: OpCall) -> Baseline:
     """Rows of the first S points inside each box, in turn; +0 and flag 1 where there is none."""
-    return Baseline(pooled(call, sources(call)))
+    return Baseline(pooled(call))
 
 
 def is_empty(call: OpCall) -> Array:
@@ -113,45 +95,53 @@ def is_empty(call: OpCall) -> Array:
     return np.logical_not(inside(call).any(axis=1))
 
 
-def theory(call: OpCall) -> Theory:
+def theory(call: OpCall) -> mt.Theory:
     """Per pair of point and box what points_in_boxes does; all tensors."""
     (batches, points, _), (_, boxes, _) = call.tensor("points").dims, call.tensor("boxes3d").dims
-    return Theory(sum(call.tensor(name).desc.nbytes for name in (*INPUTS, *OUTPUTS)), 17 * batches * points * boxes)
+    return mt.Theory(sum(call.tensor(name).desc.nbytes for name in (*INPUTS, *OUTPUTS)), 17 * batches * points * boxes)
 
 
 # Mistakes that kernels make about which points are in the rows, and where.
 
 
-def _padded(indices: Array, samples: int, more: int) -> Array:
-    return np.concatenate([indices, np.full(max(0, samples - len(indices)), more)])[:samples]
+def _padded(indices: Array, samples: int, rest: int) -> Array:
+    return np.concatenate([indices, np.full(max(0, samples - len(indices)), rest)])[:samples]
 
 
-_PICKED: Final[Mapping[str, Pick]] = {
+# Points that kernels take at a time; small, so that stored cases have several tiles.
+_FEW: Final = 8
+
+_PICKS: Final[Mapping[str, Pick]] = {
     "the last points are taken": lambda i, s: np.resize(i[-s:], s),
-    "points are taken from the last to the first": lambda i, s: np.resize(i[::-1], s),
     "the rest is the first point": lambda i, s: _padded(i, s, i[0]),
     "the rest is the last point": lambda i, s: _padded(i, s, i[-1]),
     "the rest is zeros": lambda i, s: _padded(i, s, -1),
-    "the rest goes back and forth": lambda i, s: np.resize(np.concatenate([i, i[::-1]]), s),
-    "the rest begins with the second point": lambda i, s: np.resize(np.concatenate([i, i[1:]]), s),
-    "every point is repeated by itself": lambda i, s: np.repeat(i, -(-s // len(i)))[:s] if len(i) < s else i[:s],
-    "points are spread over the rows": lambda i, s: i[np.arange(s) * len(i) // s],
+    "the rest is of the last tile": lambda i, s: np.append(i, np.resize(i[i >= i[-1] // _FEW * _FEW], s))[:s],
     "one row fewer is filled": lambda i, s: _padded(np.resize(i, s)[: s - 1], s, -1),
-    "the first point inside is skipped": lambda i, s: np.resize(i[1:], s) if len(i) > 1 else np.full(s, i[0]),
 }
 
 
-def _picks(pick: Pick) -> Suspect:
-    return lambda call: pooled(call, sources(call, pick=pick))
+def _choose_nearest(call: OpCall) -> Array:
+    """The points nearest to the centre."""
+    points, boxes = call.arrays("points", "boxes3d")
+    rows, is_inside = sources(call), inside(call)
+    for batch, box in np.argwhere(is_inside.any(axis=1)):
+        members = np.flatnonzero(is_inside[batch, :, box])
+        away = np.square(geometry.local(points[batch, members], boxes[batch, box], bottom=True)).sum(axis=0)
+        rows[batch, box] = np.resize(members[np.argsort(away, kind="stable")], rows.shape[2])
+    return rows
 
 
-def _features_first(call: OpCall) -> Mapping[str, Array]:
-    return {"pooled_features": np.roll(copies(call).copied(), -3, axis=-1)}
+def _count_on(call: OpCall) -> Array:
+    """Rows that earlier batches filled are passed over."""
+    rows, counts = sources(call), inside(call).sum(axis=1)
+    places = np.arange(rows.shape[2]) - (np.cumsum(counts, axis=0) - counts)[..., None]
+    return np.where(places < 0, -1, np.take_along_axis(rows, np.maximum(places, 0), axis=2))
 
 
 def _along_boxes(call: OpCall) -> Mapping[str, Array]:
     rows, is_full = copies(call).copied(), ~is_empty(call)
-    turned = np.stack(local(rows[..., :3], call.array("boxes3d")[:, :, None], bottom=True), axis=-1)
+    turned = np.stack(geometry.local(rows[..., :3], call.array("boxes3d")[:, :, None], bottom=True), axis=-1)
     rows[is_full, :, :3] = turned[is_full]
     return {"pooled_features": rows}
 
@@ -161,25 +151,29 @@ def _rows_of_channels(call: OpCall) -> Mapping[str, Array]:
     right = copies(call).copied()
     width = right.shape[-1]
     flat = np.zeros(right.size, right.dtype)
-    rows = right.reshape(-1, width)
-    for column in range(width):
-        flat[np.arange(len(rows)) * (width - 3) + column] = rows[:, column]
+    flat[np.arange(right.size // width)[:, None] * (width - 3) + np.arange(width)] = right.reshape(-1, width)
     return {"pooled_features": flat.reshape(right.shape)}
 
 
+def _reads(**changes: Callable[[Array], Array]) -> Suspect:
+    return as_read(reference, misread(**changes))
+
+
 SUSPECTS: Final[Mapping[str, Suspect]] = {
-    **misread_boxes(lambda call, test: pooled(call, sources(call, inside(call, test))), TEST, "boxes3d"),
-    **{words: _picks(pick) for words, pick in _PICKED.items()},
-    "features stand before coordinates": _features_first,
+    **misread_boxes(lambda call, test: pooled(call, partial(sources, test=test)), TEST, "boxes3d"),
+    **{words: partial(pooled, choose=partial(sources, pick=pick)) for words, pick in _PICKS.items()},
+    "the nearest points are taken": partial(pooled, choose=_choose_nearest),
+    "the counter goes on through the batches": partial(pooled, choose=_count_on),
+    "features stand before coordinates": lambda call: {"pooled_features": np.roll(copies(call).copied(), -3, axis=-1)},
     "coordinates are along the box": _along_boxes,
     "pooled_empty_flag is inverted": lambda call: {"pooled_empty_flag": (~is_empty(call)).astype("<i4")},
     "rows are C elements apart": _rows_of_channels,
-    "every batch has the boxes of batch 0": as_read(reference, misread(boxes3d=first_batch)),
-    "every batch has the points of batch 0": as_read(reference, misread(points=first_batch)),
-    "every batch has the features of batch 0": as_read(reference, misread(point_features=first_batch)),
-    "points is read as [B, 3, N]": as_read(reference, misread(points=axes_first)),
-    "point_features is read as [B, C, N]": as_read(
-        reference, misread(point_features=lambda f: f.reshape(len(f), f.shape[2], f.shape[1]).swapaxes(1, 2))
+    "every batch has the boxes of batch 0": _reads(boxes3d=first_batch),
+    "every batch has the points of batch 0": _reads(points=first_batch),
+    "every batch has the features of batch 0": _reads(point_features=first_batch),
+    "points is read as [B, 3, N]": _reads(points=axes_first),
+    "point_features is read as [B, C, N]": _reads(
+        point_features=lambda f: f.reshape(len(f), f.shape[2], -1).swapaxes(1, 2)
     ),
 }
 
@@ -194,7 +188,7 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     @cache
     def members(batch: int, box: int) -> list[int]:
         corner = boxes[batch, box]
-        return [n for n, point in enumerate(points[batch]) if is_exactly_inside(point, corner, bottom=True)]
+        return [n for n, point in enumerate(points[batch]) if geometry.is_exactly_inside(point, corner, bottom=True)]
 
     def pooled_features(batch: int, box: int, row: int, column: int) -> Fraction | float:
         found = members(batch, box)
@@ -217,17 +211,15 @@ def kernel(call: OpCall) -> Status:
     if refused is not None:
         return refused
     points, features, boxes, rows, flags = call.arrays(*INPUTS, *OUTPUTS)
+    most = rows.shape[2]
     for batch, cloud in enumerate(points):
         axes = np.ascontiguousarray(cloud.T, np.float32)
         for number, box in enumerate(boxes[batch].astype(np.float32)):
-            found = _members(axes, box, rows.shape[2])
-            flags[batch, number] = len(found) == 0
-            own = rows[batch, number]
-            own[: len(found), :3], own[: len(found), 3:] = cloud[found], features[batch, found]
-            if len(found) == 0:
-                own[...] = 0
-            for row in range(len(found), len(own)):
-                own[row] = own[row - len(found)]
+            members = _members(axes, box, most)
+            flags[batch, number], rows[batch, number] = len(members) == 0, 0
+            if len(members) > 0:
+                turns = members[np.arange(most) % len(members)]
+                rows[batch, number, :, :3], rows[batch, number, :, 3:] = cloud[turns], features[batch, turns]
     return Status.SUCCESS
 
 
@@ -235,17 +227,17 @@ def _members(axes: Array, box: Array, most: int) -> Array:
     """The first `most` points inside."""
     cx, cy, bottom, dx, dy, dz, rz = box
     cosine, sine, middle = np.cos(rz), np.sin(rz), bottom + dz * np.float32(0.5)
-    found: list[int] = []
+    members = np.empty(0, np.int64)
     for first in range(0, axes.shape[1], _TILE):
         x, y, z = axes[:, first : first + _TILE]
         with np.errstate(invalid="ignore", over="ignore"):
             inner = 2 * np.abs(z - middle) <= dz
             inner &= 2 * np.abs((x - cx) * cosine + (y - cy) * sine) < dx
             inner &= 2 * np.abs((y - cy) * cosine - (x - cx) * sine) < dy
-        found.extend((first + np.flatnonzero(inner)).tolist())
-        if len(found) >= most:
+        members = np.append(members, first + np.flatnonzero(inner))
+        if len(members) >= most:
             break
-    return np.array(found[:most], np.int64)
+    return members[:most]
 
 
 def _refusal(call: OpCall) -> Status | None:
@@ -293,6 +285,117 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
         rows[batch].view(bits)[...] = torch.where(count[:, :, None] > 0, found, torch.zeros_like(found))
 
 
+# Recipes: boxes with so many points inside, nested and turned boxes, lattices on which points stand on faces.
+
+Values = Literal["full", "wide", "denormal", "nan", "inf", "nan_inf", "any_bits"]
+
+_draw_features = BitPatterns("features", "sorts", KINDS).drawn
+# Objects of a scene: every third has no points, every third fewer than S, every third more.
+_OBJECTS, _BELOW = 12, -100.0
+
+
+def _samples(params: Params) -> int:
+    samples = params.get(SAMPLES, 512)
+    assert isinstance(samples, int)
+    return samples
+
+
+def _made(
+    draw: Draw, params: Params, points: Array, boxes: Array, channels: int, values: Values = "full"
+) -> RecipeOutput:
+    dtype = DType.HALF if points.dtype.itemsize == 2 else DType.FLOAT
+    features = _draw_features(draw, dtype, (*points.shape[:2], channels), values)
+    samples = _samples(params)
+    dims = (*boxes.shape[:2], samples, 3 + channels)
+    return RecipeOutput(
+        {"points": points, "point_features": features, "boxes3d": boxes},
+        {SAMPLES: samples},
+        outputs={"pooled_features": dims, "pooled_empty_flag": dims[:2]},
+    )
+
+
+def scene(
+    draw: Draw, params: Params, dtype: DType, *, points: int, boxes: int, channels: int, batches: int = 1
+) -> RecipeOutput:
+    """Boxes around 12 objects in turn: a third is empty, a third has fewer than S points, a third has more."""
+    samples = _samples(params)
+    objects = np.repeat(geometry.boxes_apart(draw, _OBJECTS, dtype), batches, axis=0)
+    chosen = objects[:, np.arange(boxes) % _OBJECTS].astype(np.float64)
+    jitter = geometry.uniform(draw.stream("proposals"), -1.0, 1.0, (batches, boxes, 6))
+    chosen[..., :3] += 0.04 * jitter[..., :3] * chosen[..., 3:6]
+    chosen[..., 3:6] *= 1.05 + 0.1 * jitter[..., 3:]
+    chosen = chosen.astype(dtype.storage)
+    few, many = max(1, samples // 2), 2 * samples
+    owners = np.repeat(np.arange(_OBJECTS), np.tile([0, few, many], _OBJECTS // 3))
+    if len(owners) > points:
+        raise ValueError(f"{samples} samples of this scene take at least {len(owners)} points")
+    owners = np.concatenate([owners, np.full(points - len(owners), -1)])
+    owners = np.stack([owners[draw.stream(f"order {batch}").permutation(points)] for batch in range(batches)])
+
+    def cloud(turn: int) -> Array:
+        part = geometry.uniform(draw.stream(f"part {turn}"), -1.1, 1.1, (batches, points, 3))
+        own = np.take_along_axis(objects, np.maximum(owners, 0)[..., None], axis=1)
+        idle = 30 * part + np.array([0, 0, _BELOW])
+        return np.where(owners[..., None] >= 0, geometry.within(own, part, bottom=True), idle)
+
+    return _made(draw, params, geometry.clear_points(cloud, chosen, TEST, dtype), chosen, channels)
+
+
+def counted(
+    draw: Draw,
+    params: Params,
+    dtype: DType,
+    *,
+    points: int,
+    counts: tuple[int, ...],
+    channels: int,
+    batches: int = 1,
+    values: Values = "full",
+) -> RecipeOutput:
+    """Boxes apart with so many points each, of any numbers; every batch begins with the next count."""
+    if sum(counts) > points:
+        raise ValueError("counts are of points that are there")
+    apart = geometry.boxes_apart(draw, len(counts), dtype)[0]
+    objects = np.stack([np.roll(apart, batch, axis=0) for batch in range(batches)])
+    owners = np.full((batches, points), -1)
+    for batch in range(batches):
+        own = np.repeat(np.arange(len(counts)), np.roll(counts, -batch))
+        owners[batch, draw.stream(f"order {batch}").permutation(points)[: len(own)]] = own
+    return _made(draw, params, geometry.planted_points(draw, objects, owners, TEST, dtype), objects, channels, values)
+
+
+SCENES: Final = geometry.Scenes(TEST, _made, partial(counted, points=24, counts=(5, 0, 7), channels=1, batches=2))
+
+
+def draw_call(at: Mapping[str, Any]) -> Drawn:
+    """A call of one of the recipes."""
+    points, samples, few = at["points"], at["samples"], at["few"]
+    counts = tuple(n for n in (samples, 0, samples + 1, few, points) if n <= points)
+    points = {"scene": points + 16 * samples, "counted": sum(counts) + few}.get(at["what"], points)
+    return geometry.draw_in_scenes(
+        {**at, "points": points, "counts": counts},
+        {SAMPLES: samples},
+        scene=("points", "batches", "boxes", "channels"),
+        counted=("points", "counts", "batches", "channels", "values"),
+    )
+
+
+SPACE = Space(
+    axes={
+        "dtype": Choice(("float", "half")),
+        "batches": Sizes(1, 5),
+        "points": Sizes(1, 513),
+        "boxes": Sizes(1, 129),
+        "channels": Sizes(1, 65),
+        "samples": Sizes(1, 65),
+        "few": Choice((1, 2, 3, 4)),
+        "values": Choice(get_args(Values)[:3]),
+        "what": Choice(("scene", "counted", "planted", "turned", "nested", "faces", "inf", "negative_inf")),
+    },
+    draw=draw_call,
+    elements=lambda at: at["batches"] * (3 + at["channels"]) * (at["points"] + (16 + at["boxes"]) * at["samples"]),
+)
+
 _POOLED: Final = f"[batch_size, boxes_num, {SAMPLES}, 3 + feature_in_len]"
 _NUMBERS: Final = (
     *c_api.size("batch_size", "pts_num", "boxes_num", "feature_in_len"),
@@ -300,41 +403,43 @@ _NUMBERS: Final = (
 )
 _QUERY: Final = "mluOpGetRoiPointPool3dWorkspaceSize"
 
-OPERATOR = Operator(
+OPERATOR = mt.Operator(
     name="roipoint_pool3d",
     released_name="roipoint_pool3d",
     op_type=("ROIPOINT_POOL3D", 16002),
     summary="Gathers for every turned box the first points inside with their features; flags boxes without any.",
     inputs=(
         # No check looks at layouts.
-        TensorSpec("points", "[batch_size, pts_num, 3]", FLOATS, None),
-        TensorSpec("point_features", "[batch_size, pts_num, feature_in_len]", FLOATS, None),
-        TensorSpec("boxes3d", "[batch_size, boxes_num, 7]", FLOATS, None),
+        mt.TensorSpec("points", "[batch_size, pts_num, 3]", FLOATS, None),
+        mt.TensorSpec("point_features", "[batch_size, pts_num, feature_in_len]", FLOATS, None),
+        mt.TensorSpec("boxes3d", "[batch_size, boxes_num, 7]", FLOATS, None),
     ),
     # A pure copy, so diff3 = 0; §1.5.1 scales by another device's error, which cannot be judged without it.
     outputs=(
-        OutputSpec("pooled_features", _POOLED, dict.fromkeys(FLOATS, exact()), None),
-        OutputSpec("pooled_empty_flag", "[batch_size, boxes_num]", {DType.INT32: exact()}, None),
+        mt.OutputSpec("pooled_features", _POOLED, dict.fromkeys(FLOATS, mt.exact()), None),
+        mt.OutputSpec("pooled_empty_flag", "[batch_size, boxes_num]", {DType.INT32: mt.exact()}, None),
     ),
-    params=ParamMessage("roipoint_pool3d_param", 16002, "RoiPointPool3dParam", (ParamField(SAMPLES, 1, default=512),)),
+    params=mt.ParamMessage(
+        "roipoint_pool3d_param", 16002, "RoiPointPool3dParam", (mt.ParamField(SAMPLES, 1, default=512),)
+    ),
     axes={
-        "batches": axis("batch_size", of="points"),
-        "points": axis("pts_num", of="points"),
-        "boxes": axis("boxes_num", of="boxes3d"),
-        "channels": axis("feature_in_len", of="point_features"),
-        "samples": axis(SAMPLES, of="pooled_features"),
+        "batches": mt.axis("batch_size", of="points"),
+        "points": mt.axis("pts_num", of="points"),
+        "boxes": mt.axis("boxes_num", of="boxes3d"),
+        "channels": mt.axis("feature_in_len", of="point_features"),
+        "samples": mt.axis(SAMPLES, of="pooled_features"),
     },
     checks=CHECKS,
     subsumed={
         "pooled_empty_flag_empty": "points or boxes3d has no elements then, and is asked first",
         "pooled_empty_flag_large": "boxes3d has seven times as many elements, and is asked first",
     },
-    queries={_QUERY: QueryChecks()},
+    queries={_QUERY: mt.QueryChecks()},
     definition=define_copies("pooled_features", copies, row="batch"),
     reference=reference,
     theory=theory,
     precondition=precondition,
-    left_open={"undefined": find_undefined("points", "boxes3d")},
+    left_open={"undefined": geometry.find_undefined("points", "boxes3d")},
     kernel=kernel,
     suspects=SUSPECTS,
     # §3.4: points and features, transposed.
@@ -350,4 +455,6 @@ OPERATOR = Operator(
     ),
     exact=elements,
     torch_kernel=torch_kernel,
+    recipes=SCENES.recipes(scene=scene, counted=counted),
+    space=SPACE,
 )

@@ -1,113 +1,51 @@
 """Implementations with one plausible mistake each."""
 
-from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, Mutant, OpCall, mistakes
+from mluops_gtest.authoring import Mutant, OpCall, mistakes
 from mluops_gtest.authoring.copy_of import wrong_copies
 from mluops_gtest.authoring.suspects import misread
 
-from .._shared.boxes import local
 from .._shared.wrong_boxes import NARROW, boxes_behind, every_suspect, reads, writes
-from . import INPUTS, OPERATOR, SAMPLES, copies, inside, is_empty, pooled, sources
+from . import INPUTS, OPERATOR, copies, is_empty, pooled, sources
 
-_FLAG = "pooled_empty_flag"
-# A tile of points in the first kernel, for the mistakes about tiles; small, so that stored cases have several.
-_TILE = 8
-
-
-_right = writes(lambda call: OPERATOR.reference(call).outputs)
+_ROWS, _FLAG = "pooled_features", "pooled_empty_flag"
+_right = writes(pooled)
 
 
-def _narrow(name: str, word: str) -> Mutant:
-    """Points are tested with less precision, and copied as they are; halves hold no less."""
-    read = misread(**{name: NARROW[word]})
-
-    def answer(call: OpCall) -> Mapping[str, Array]:
-        return pooled(call, sources(call, inside(read(call) if call.tensor(name).dtype is DType.FLOAT else call)))
-
-    return Mutant(f"{word}_{name}", f"rounds {name} to {word}", writes(answer))
-
-
-def _chooses(name: str, message: str, rows: Callable[[OpCall], Array]) -> Mutant:
-    """Other points in the rows."""
-    return Mutant(name, message, writes(lambda call: pooled(call, rows(call))))
-
-
-def _flags(name: str, message: str, flags: Callable[[OpCall], Array]) -> Mutant:
-    """Other flags."""
-    return Mutant(name, message, writes(lambda call: {**OPERATOR.reference(call).outputs, _FLAG: flags(call)}))
-
-
-def _nearest(call: OpCall) -> Array:
-    points, boxes = call.arrays("points", "boxes3d")
-    rows, is_inside = sources(call), inside(call)
-    for batch, box in np.argwhere(is_inside.any(axis=1)):
-        found = np.flatnonzero(is_inside[batch, :, box])
-        away = np.square(np.stack(local(points[batch, found], boxes[batch, box], bottom=True))).sum(axis=0)
-        rows[batch, box] = np.resize(found[np.argsort(away, kind="stable")], rows.shape[2])
-    return rows
-
-
-def _turns_of_tile(indices: Array, samples: int) -> Array:
-    """What is missing comes from the last tile that has points inside."""
-    last = indices[indices >= indices[-1] // _TILE * _TILE]
-    return np.concatenate([indices, np.resize(last, max(0, samples - len(indices)))])[:samples]
-
-
-def _counter_goes_on(call: OpCall) -> Array:
-    """The counter of a box is not reset between batches: rows that batch 0 filled are passed over."""
-    rows, is_inside = sources(call), inside(call)
-    counts = is_inside.sum(axis=1)
-    for batch in range(1, len(rows)):
-        for box in range(rows.shape[1]):
-            first = min(int(counts[:batch, box].sum()), rows.shape[2])
-            rows[batch, box] = np.concatenate([np.full(first, -1), rows[batch, box, : rows.shape[2] - first]])
-    return rows
-
-
-def _first_box_alone(call: OpCall) -> Array:
-    """A point goes to the first box that holds it, as in points_in_boxes."""
-    is_inside = inside(call)
-    return sources(call, is_inside & (np.cumsum(is_inside, axis=2) == 1))
+def _test_points_as(word: str) -> Mutant:
+    """Points are tested with less precision, and copied as they are."""
+    read = misread(points=NARROW[word])
+    return Mutant(
+        f"{word}_points", f"rounds points to {word}", writes(partial(pooled, choose=lambda call: sources(read(call))))
+    )
 
 
 def _write_flags(call: OpCall) -> None:
     call.array(_FLAG)[...] = is_empty(call)
 
 
-def _copied_wrongly() -> Iterator[Mutant]:
-    """Mistakes of anyone who copies, with the right flags."""
-    for one in wrong_copies("pooled_features", copies, row="batch"):
-        # Batches by the dozen are in cases that are made on demand.
-        if one.anew is None and one.name != "batch_tail_lost":
-            yield mistakes.spoilt(one.name, one.message, one.run, _write_flags)
-
-
 MUTANTS = (
     *every_suspect(OPERATOR),
-    _chooses("nearest_first", "takes the points nearest to the centre", _nearest),
-    _chooses("turns_of_tile", "goes through the points of the last tile again", partial(sources, pick=_turns_of_tile)),
-    _chooses("counter_goes_on", "does not reset the counter between batches", _counter_goes_on),
-    _chooses("first_box_alone", "gives a point to one box alone", _first_box_alone),
     mistakes.left("flag_0_left", "flags of 0 are not written", _right, _FLAG, lambda call: ~is_empty(call)),
     mistakes.left("flag_1_left", "flags of 1 are not written", _right, _FLAG, is_empty),
-    mistakes.left("empty_rows_left", "rows of empty boxes are not written", _right, "pooled_features", is_empty),
-    _flags("counts_as_flag", "writes the number of points as flag", lambda call: inside(call).sum(axis=1)),
-    _flags("padded_flag", "flags boxes with fewer than S points", lambda c: inside(c).sum(axis=1) < c.param(SAMPLES)),
-    *(_narrow(name, word) for word in ("bf16", "tf32") for name in ("points", "boxes3d")),
+    *map(_test_points_as, NARROW),
+    *(reads(OPERATOR, f"{word}_boxes", f"rounds boxes to {word}", boxes3d=narrow) for word, narrow in NARROW.items()),
     *boxes_behind(OPERATOR, "boxes3d", (4, 16)),
-    *_copied_wrongly(),
-    reads(
-        OPERATOR, "next_features", "takes the next point's features", point_features=partial(np.roll, shift=-1, axis=1)
+    *(
+        mistakes.spoilt(one.name, one.message, one.run, _write_flags)
+        for one in wrong_copies(_ROWS, copies, row="batch")
+        # Batches by the dozen are in cases that are made on demand.
+        if one.anew is None and one.name != "batch_tail_lost"
     ),
-    *mistakes.tails_left(_right, "pooled_features", 1, "boxes", (16,)),
-    *mistakes.tails_left(_right, "pooled_features", 2, "samples", (16, 32)),
-    *mistakes.tails_left(_right, "pooled_features", 3, "columns", (16,)),
-    mistakes.part_left(_right, "pooled_features", 2, "samples"),
+    reads(OPERATOR, "next_features", "takes the next features", point_features=lambda one: np.roll(one, -1, axis=1)),
+    *mistakes.tails_left(_right, _ROWS, 1, "boxes", (16,)),
+    *mistakes.tails_left(_right, _ROWS, 2, "samples", (16, 32)),
+    *mistakes.tails_left(_right, _ROWS, 3, "columns", (16,)),
+    mistakes.part_left(_right, _ROWS, 2, "samples"),
     mistakes.cached_by_shape(_right),
-    mistakes.first_length_kept(_right, "pooled_features", 2, "samples"),
+    mistakes.first_length_kept(_right, _ROWS, 2, "samples"),
     *(mistakes.input_cleared(_right, name) for name in INPUTS),
 )

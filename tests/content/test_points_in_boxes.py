@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from generators.points_in_boxes.recipes import RECIPES
 from mluops_gtest.authoring import Draw, DType
 from tests.support.operator_calls import BOTH, OPERATORS, by_definition, poisoned_call
 
@@ -44,7 +43,7 @@ def by_corners(points, boxes):
     ],
 )
 def test_all_agree_with_the_corners_of_the_boxes(seed, recipe, args) -> None:
-    made = RECIPES[recipe](Draw(seed), {}, DType.FLOAT, **args).inputs
+    made = OPERATOR.recipes[recipe](Draw(seed), {}, DType.FLOAT, **args).inputs
     expected = by_corners(made["points"], made["boxes"])
     assert (expected >= 0).sum() > 5
     for compute in ALL:

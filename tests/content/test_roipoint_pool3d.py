@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from generators.roipoint_pool3d.recipes import RECIPES
 from mluops_gtest.authoring import Draw, DType
 from tests.support.operator_calls import BOTH, OPERATORS, bits_of, by_definition, poisoned_call
 
@@ -46,7 +45,7 @@ def by_indexing(points, point_features, boxes3d, samples):
     ],
 )
 def test_all_agree_with_fancy_indexing(dtype, samples, recipe, args) -> None:
-    made = RECIPES[recipe](Draw(5), {"num_sampled_points": samples}, dtype, **args).inputs
+    made = OPERATOR.recipes[recipe](Draw(5), {"num_sampled_points": samples}, dtype, **args).inputs
     pooled, flags = by_indexing(**made, samples=samples)
     assert not flags.all()
     for compute in ALL:
