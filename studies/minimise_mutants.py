@@ -30,7 +30,7 @@ LARGE = 1000
 # Operator → wrong implementations with the case to begin with.
 CHOSEN = {
     "abs": {"copied": "many_strided", "negated": "many_strided"},
-    "active_rotated_filter_forward": {"counter_clockwise": "random_1"},
+    "active_rotated_filter_forward": {"filters_turn_counter_clockwise": "random_1"},
     "ball_query": {"inclusive_max": "random_8_float", "max_ignored": "points_1025"},
     "bbox_overlaps": {"the_second_area_divides": "rows_257_float", "negative_sides_are_not_clamped": "rows_129_float"},
     "div": {"exchanged": "elements_1025_float", "multiplied": "elements_1025_float"},
