@@ -59,7 +59,7 @@ CHOSEN = {
         "experts_are_counted_from_1": "cancel_64",
     },
     "moe_dispatch_forward": {"the_slot_is_locations_alone": "samples_65", "experts_are_counted_from_1": "samples_65"},
-    "ms_deform_attn_forward": {"corners_are_aligned": "map_200_full", "the_last_level_is_left_out": "levels_8"},
+    "ms_deform_attn_forward": {"corners_are_aligned": "map_200_full", "the_first_level_alone_counts": "levels_8"},
     "points_in_boxes": {"boxes_are_not_turned": "dense_130", "z_is_ignored": "dense_130"},
     "psamask_backward": {"mirrored": "psanet_twin_type_1", "masks_nchw": "random_1"},
     "psamask_forward": {"mirrored": "psanet_twin_type_1", "masks_nchw": "random_1"},

@@ -6,27 +6,10 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    SIZE_NULL,
-    Array,
-    Baseline,
-    Draw,
-    DType,
-    OpCall,
-    Operator,
-    OutputSpec,
-    Params,
-    QueryChecks,
-    RecipeOutput,
-    Status,
-    TensorSpec,
-    axis,
-    c_api,
-    checks,
-    exact,
-    exact_numbers,
-)
+import mluops_gtest.authoring as mt
+from mluops_gtest.authoring import Array, Baseline, Draw, DType, OpCall, Params, RecipeOutput, Status, c_api, checks
 from mluops_gtest.authoring.copy_of import CopyOf, define_copies
+from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
@@ -38,7 +21,7 @@ SIDES: Final = (1, 3)
 ROTATIONS: Final = (2, 4, 8)
 
 
-def _is_one_of(allowed: tuple[int, ...], tensor: str, axis_number: int) -> Callable[[OpCall], bool]:
+def _among(allowed: tuple[int, ...], tensor: str, axis_number: int) -> Callable[[OpCall], bool]:
     return lambda call: call.tensor(tensor).dims[axis_number] in allowed
 
 
@@ -49,15 +32,12 @@ CHECKS = (
     checks.descriptors(doc="§3.8"),
     checks.ranks(doc="§3.8"),
     checks.dims("indices.0", "input.3", "indices.1", "indices.2", "output.2", "output.3", doc="§3.8"),
+    # §3.8 prints "greater than 1"; §1.3 is right: one orientation is legal.
     checks.require(
-        "orientations",
-        # §3.8 prints "greater than 1"; §1.3 is right: one orientation is legal.
-        _is_one_of(ORIENTATIONS, "input", 2),
-        "there must be 1, 2, 4, … or 128 orientations",
-        "§1.3",
+        "orientations", _among(ORIENTATIONS, "input", 2), "there must be 1, 2, 4, … or 128 orientations", "§1.3"
     ),
-    checks.require("height", _is_one_of(SIDES, "input", 3), "a filter must be 1×1 or 3×3", "§1.4"),
-    checks.require("rotations", _is_one_of(ROTATIONS, "indices", 3), "there must be 2, 4 or 8 rotations", "§1.4"),
+    checks.require("height", _among(SIDES, "input", 3), "a filter must be 1×1 or 3×3", "§1.4"),
+    checks.require("rotations", _among(ROTATIONS, "indices", 3), "there must be 2, 4 or 8 rotations", "§1.4"),
     checks.dims("output.0", "output.1", doc="§1.1"),
     checks.strided(doc="§1.4"),
     checks.dtypes("input", "output = input", "indices", doc="§1.3"),
@@ -93,9 +73,6 @@ def rotation_table(orientations: int, height: int, rotations: int) -> Array:
     return moved_table(orientations, height, turns * orientations // rotations, turns * 8 // rotations)
 
 
-# What the document takes for granted about the table, and what it leaves open.
-
-
 def precondition(call: OpCall) -> str | None:
     """Every rotation takes each entry to a place of its own: indices are addresses, and nothing checks them."""
     table = call.array("indices")
@@ -111,9 +88,6 @@ def find_other_table(call: OpCall, _baseline: Baseline) -> str | None:
     return None if is_rule else "indices are not those of the rotation rule"
 
 
-# The definition: which entry stands at every place of the rotated filters.
-
-
 def copies(call: OpCall) -> CopyOf:
     """output[o·R + k, i·A + orientation]: every element a copy of the bits of input[o, i]."""
     filters, planes, *_ = call.tensor("input").dims
@@ -125,9 +99,6 @@ def copies(call: OpCall) -> CopyOf:
 
 
 DEFINITION = define_copies("output", copies, row="filter")
-
-
-# Mistakes that kernels make about the table and about the order of the planes.
 
 
 def _planes(*axes: int) -> Suspect:
@@ -152,6 +123,7 @@ def _reread(change: Callable[[Array, Array, int], Array]) -> Suspect:
     return as_read(DEFINITION.reference, misread(indices=read))
 
 
+# Mistakes that kernels make about the table and about the order of the planes.
 SUSPECTS = {
     "filters turn counter-clockwise": _reread(lambda places, *_: places[:, -np.arange(places.shape[1])]),
     "indices name where an entry comes from": _reread(lambda places, *_: np.argsort(places, axis=0)),
@@ -166,11 +138,8 @@ SUSPECTS = {
 }
 
 
-# One element of output as mmcv's scatter defines it.
-
-
-def elements(call: OpCall) -> Mapping[str, exact_numbers.ExactElement]:
-    """The entry whose index, for this rotation, is this place."""
+def elements(call: OpCall) -> Mapping[str, ExactElement]:
+    """By mmcv's scatter: the entry whose index, for this rotation, is this place."""
     filters, table = call.array("input"), call.array("indices")
     _, _, orientations, height, width = filters.shape
     rotations = table.shape[3]
@@ -178,7 +147,7 @@ def elements(call: OpCall) -> Mapping[str, exact_numbers.ExactElement]:
     def output(plane: int, layer: int, row: int, column: int) -> Fraction | float:
         place = (layer % orientations * height + row) * width + column
         (entry,) = np.argwhere(table[..., plane % rotations] == place + 1)
-        return exact_numbers.fraction(filters[plane // rotations, layer // orientations][tuple(entry)])
+        return fraction(filters[plane // rotations, layer // orientations][tuple(entry)])
 
     return {"output": output}
 
@@ -220,9 +189,7 @@ def _early_status(call: OpCall) -> Status | None:
     shapes = [(out, planes, orientations, *plane), (orientations, *plane, rotations)]
     if [arg.dims for arg in args] != [*shapes, (out * rotations, planes * orientations, *plane)]:
         return Status.BAD_PARAM
-    if not 1 <= orientations <= 128 or orientations & (orientations - 1):
-        return Status.BAD_PARAM
-    if height not in (1, 3) or rotations not in (2, 4, 8):
+    if orientations not in (1, 2, 4, 8, 16, 32, 64, 128) or height not in (1, 3) or rotations not in (2, 4, 8):
         return Status.BAD_PARAM
     if any(arg.desc.is_strided for arg in args):
         return Status.NOT_SUPPORTED
@@ -236,11 +203,8 @@ def _early_status(call: OpCall) -> Status | None:
     return Status.BAD_PARAM if is_null or out * planes == 0 else None
 
 
-# With torch: one copy by the table per rotation, on the elements' bits.
-
-
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:  # noqa: ARG001 - all operators are called alike
-    """Write output."""
+    """Write output: one copy by the table per rotation, on the elements' bits."""
     import torch
 
     # Integers of the same size: NaN payloads and −0 pass unchanged.
@@ -301,10 +265,9 @@ def refuse_symmetric(bits: Array, table: Array) -> None:
     """ValueError where a filter is the same in two rotations although its entries move."""
     order = np.argsort(table.reshape(-1, table.shape[3]), axis=0)
     turned = bits.reshape(-1, len(order))[:, order]
-    for k in range(1, order.shape[1]):
-        is_moved = (order[:, k] != order[:, 0]).any()
-        if is_moved and (turned[:, :, k] == turned[:, :, 0]).all(axis=1).any():
-            raise ValueError("a filter is the same when it is turned, which hides every rotation; draw other values")
+    are_same = (turned == turned[..., :1]).all(axis=1).any(axis=0)
+    if (are_same & (order != order[:, :1]).any(axis=0)).any():
+        raise ValueError("a filter is the same when it is turned, which hides every rotation; draw other values")
 
 
 # What fuzzing draws: every legal filter.
@@ -325,23 +288,25 @@ SPACE: Final = Space(
     ),
 )
 
-OPERATOR = Operator(
+OPERATOR = mt.Operator(
     name="active_rotated_filter_forward",
     released_name="active_rotated_filter_forward",
     op_type=("ACTIVE_ROTATED_FILTER_FORWARD", 257073),
     summary="Writes every filter in R rotations, with its orientations moved along.",
     inputs=(
-        TensorSpec("input", "[O, I, A, h, h]", FLOATS),
-        TensorSpec("indices", "[A, h, h, R]", (DType.INT32,)),
+        mt.TensorSpec("input", "[O, I, A, h, h]", FLOATS),
+        mt.TensorSpec("indices", "[A, h, h, R]", (DType.INT32,)),
     ),
     # §1.5.1: a pure copy, so diff3 = 0. Rotations are minor to filters, orientations to input planes.
-    outputs=(OutputSpec("output", "[O·R, I·A, h, h]", dict.fromkeys(FLOATS, exact())),),
-    axes={"filters": axis("O", of="input"), "planes": axis("I", of="input")},
+    outputs=(mt.OutputSpec("output", "[O·R, I·A, h, h]", dict.fromkeys(FLOATS, mt.exact())),),
+    axes={"filters": mt.axis("O", of="input"), "planes": mt.axis("I", of="input")},
     checks=CHECKS,
     subsumed={"input_large": "output is at least twice as large, and asked first"},
     # As released: the query looks at the descriptor of input, and refuses nothing else.
     queries={
-        "mluOpGetActiveRotatedFilterForwardWorkspaceSize": QueryChecks(("handle_null", "input_desc_null", SIZE_NULL))
+        "mluOpGetActiveRotatedFilterForwardWorkspaceSize": mt.QueryChecks(
+            ("handle_null", "input_desc_null", mt.SIZE_NULL)
+        )
     },
     definition=DEFINITION,
     precondition=precondition,
