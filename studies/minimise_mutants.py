@@ -30,7 +30,7 @@ LARGE = 1000
 # Operator → wrong implementations with the case to begin with.
 CHOSEN = {
     "abs": {"elements_are_copied_as_they_are": "many_strided", "every_sign_is_turned": "many_strided"},
-    "active_rotated_filter_forward": {"counter_clockwise": "random_1"},
+    "active_rotated_filter_forward": {"filters_turn_counter_clockwise": "random_1"},
     "ball_query": {"inclusive_max": "random_8_float", "max_ignored": "points_1025"},
     "bbox_overlaps": {"the_second_area_divides": "rows_257_float", "negative_sides_are_not_clamped": "rows_129_float"},
     "div": {"results_are_y_x": "elements_1025_float", "results_are_x_y": "elements_1025_float"},
@@ -59,7 +59,7 @@ CHOSEN = {
         "experts_are_counted_from_1": "cancel_64",
     },
     "moe_dispatch_forward": {"the_slot_is_locations_alone": "samples_65", "experts_are_counted_from_1": "samples_65"},
-    "ms_deform_attn_forward": {"corners_are_aligned": "map_200_full", "the_last_level_is_left_out": "levels_8"},
+    "ms_deform_attn_forward": {"corners_are_aligned": "map_200_full", "the_first_level_alone_counts": "levels_8"},
     "points_in_boxes": {"boxes_are_not_turned": "dense_130", "z_is_ignored": "dense_130"},
     "psamask_backward": {"mirrored": "psanet_twin_type_1", "masks_nchw": "random_1"},
     "psamask_forward": {"mirrored": "psanet_twin_type_1", "masks_nchw": "random_1"},

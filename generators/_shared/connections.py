@@ -11,16 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, get_type_hints
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Draw,
-    DType,
-    Layout,
-    OpCall,
-    RecipeOutput,
-    SizedAxis,
-    TensorDesc,
-)
+from mluops_gtest.authoring import Array, Draw, DType, Layout, OpCall, RecipeOutput, SizedAxis, TensorDesc
 
 from .clouds import nearest_sites, network_layer, random_sites, small_layer
 from .sparse import Geometry, Triple, derive_geometry, find_pairs, refuse_lonely

@@ -23,19 +23,8 @@ from mluops_gtest.authoring import (
     RecipeOutput,
     Status,
     Stream,
+    checks,
     dtype_of,
-)
-from mluops_gtest.authoring.checks import (
-    descriptors,
-    dims,
-    dtypes,
-    empty,
-    handle,
-    large,
-    layouts,
-    pointers,
-    ranks,
-    strided,
 )
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 from mluops_gtest.authoring.sum_of_terms import SumOfTerms
@@ -144,18 +133,13 @@ def draw_values(
     sign: Literal[1, -1] = 1,
 ) -> Array:
     """Values of that kind; a lattice has that many bits. `terms` products meet; one factor has sign 1, the other −1."""
+    if kind in ("tiny", "quarters"):
+        return draw_factor(stream, kind, dtype, shape, terms=terms, sign=sign)
     storage = dtype.storage.str
-    match kind:
-        case "lattice" | "exact":
-            return stream.lattice(shape, bits, dtype=storage)
-        case "full":
-            return stream.mantissas(shape, _FULL, dtype=storage)
-        case "positive":
-            return np.abs(stream.mantissas(shape, _FULL, dtype=storage))
-        case "wide":
-            return stream.mantissas(shape, _WIDE[dtype], dtype=storage)
-        case "tiny" | "quarters":
-            return draw_factor(stream, kind, dtype, shape, terms=terms, sign=sign)
+    if kind in ("lattice", "exact"):
+        return stream.lattice(shape, bits, dtype=storage)
+    values = stream.mantissas(shape, _WIDE[dtype] if kind == "wide" else _FULL, dtype=storage)
+    return np.abs(values) if kind == "positive" else values
 
 
 def exact_bits(dtype: DType, terms: int, kind: Values = "lattice") -> tuple[int, int]:
@@ -227,25 +211,10 @@ _MAX_HALVES: Final = 128
 # What stands at one place, so that most of the output stays as it was and is still compared. idle_…: in a cell that no
 # point names, where nothing may show; inf_times_zero: an infinite weight on values of 0.
 Special = Literal[
-    "feature_nan",
-    "feature_inf",
-    "feature_negative_inf",
-    "grad_nan",
-    "grad_inf",
-    "grad_negative_inf",
-    "weight_nan",
-    "weight_inf",
-    "weight_negative_inf",
-    "idle_nan",
-    "idle_inf",
-    "zero_times_inf",
-    "zero_times_nan",
-    "inf_times_zero",
-    "inf_minus_inf",
-    "overflow",
-    "negative_zero",
-    "subnormal",
-]
+    "feature_nan", "feature_inf", "feature_negative_inf", "grad_nan", "grad_inf", "grad_negative_inf",
+    "weight_nan", "weight_inf", "weight_negative_inf", "idle_nan", "idle_inf", "zero_times_inf", "zero_times_nan",
+    "inf_times_zero", "inf_minus_inf", "overflow", "negative_zero", "subnormal",
+]  # fmt: skip
 _NOT_FINITE: Final = {"nan": np.nan, "inf": np.inf, "negative_inf": -np.inf}
 # By bytes of the type: the square of it overflows, and the products of others with it do not.
 _LARGE: Final = {2: 2.0**10, 4: 2.0**100}
@@ -433,21 +402,23 @@ def contributions(indices: Array) -> Array:
 def interpolation_checks(read: str, written: str, *, points: str, cells: str) -> tuple[Check, ...]:
     """From `read` to `written`, of which one is `points` [B, C, N] and the other `cells` [B, C, M]."""
     return (
-        handle("§3.7"),
-        descriptors(doc="§3.7"),
-        ranks(doc="§1.4"),
-        layouts(doc="§1.1"),
-        dtypes(f"{read} = weights", "indices", f"{written} = weights", "weights", doc="§1.4"),
-        dims(f"{read}.0 = indices.0", "indices.0 = weights.0", "indices.1 = weights.1", doc="§1.4"),
-        dims("indices.2 = weights.2", "weights.2", f"{written}.0 = {read}.0", f"{written}.1 = {read}.1", doc="§1.4"),
-        dims(f"{points}.2 = indices.1", doc="§1.4"),
-        strided(doc="§1.4"),
-        large(read, written, "indices", "weights", doc="released"),
-        empty(points, doc="§1.1", status=Status.BAD_PARAM),
-        empty("indices", "weights", doc="§3.7", status=Status.BAD_PARAM),
+        checks.handle("§3.7"),
+        checks.descriptors(doc="§3.7"),
+        checks.ranks(doc="§1.4"),
+        checks.layouts(doc="§1.1"),
+        checks.dtypes(f"{read} = weights", "indices", f"{written} = weights", "weights", doc="§1.4"),
+        checks.dims(f"{read}.0 = indices.0", "indices.0 = weights.0", "indices.1 = weights.1", doc="§1.4"),
+        checks.dims(
+            "indices.2 = weights.2", "weights.2", f"{written}.0 = {read}.0", f"{written}.1 = {read}.1", doc="§1.4"
+        ),
+        checks.dims(f"{points}.2 = indices.1", doc="§1.4"),
+        checks.strided(doc="§1.4"),
+        checks.large(read, written, "indices", "weights", doc="released"),
+        checks.empty(points, doc="§1.1", status=Status.BAD_PARAM),
+        checks.empty("indices", "weights", doc="§3.7", status=Status.BAD_PARAM),
         # §1.1 refuses M = 0 as it refuses B, C and N = 0; the library succeeds without writing.
-        empty(cells, doc="released; §1.1 refuses it"),
-        pointers(doc="§3.7"),
+        checks.empty(cells, doc="released; §1.1 refuses it"),
+        checks.pointers(doc="§3.7"),
     )
 
 
@@ -483,7 +454,6 @@ def interpolation_verdict(call: OpCall, *, points: str, cells: str) -> tuple[Sta
 
 
 _SHAPE: Final = ("batches", "channels", "cells", "points")
-_DRAWN: Final = "drawn"
 
 
 def interpolation_space(direction: Direction) -> Space:
@@ -498,7 +468,7 @@ def interpolation_space(direction: Direction) -> Space:
             return None
         match what:
             case _ if what in get_args(Values):
-                args, what = {name: at[name] for name in ("triples", "weights", "values")}, _DRAWN
+                args, what = {name: at[name] for name in ("triples", "weights", "values")}, "drawn"
             case "last_cells":
                 args = {"named": min(at["cells"], 3)}
             case "nearest" | "cancelling":

@@ -3,12 +3,14 @@
 Where a mistake would read outside a buffer it is kept inside: it must be caught by its values.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from mluops_gtest.authoring import Array, OpCall
+
+from .connections import pairs_in_use
 
 # The rows that meet at one offset: inputs, outputs.
 Rows = tuple[Array, Array]
@@ -27,8 +29,11 @@ class WrongPairs(NamedTuple):
 
 def right_rows(call: OpCall) -> list[Rows]:
     """Per offset the first indice_num[k] pairs."""
-    pairs = call.array("indice_pairs")
-    return [(pairs[k, 0, :count], pairs[k, 1, :count]) for k, count in enumerate(call.param("indice_num"))]
+    return _rows(pairs_in_use(call.array("indice_pairs"), call.param("indice_num")))
+
+
+def _rows(table: Iterable[Array]) -> list[Rows]:
+    return [(pairs[0], pairs[1]) for pairs in table]
 
 
 def wrong_pairs(rows_in: str, rows_out: str) -> tuple[WrongPairs, ...]:
@@ -98,25 +103,22 @@ def _of_counts(change: Callable[[int, int], int]) -> Callable[[OpCall], list[Row
     def rows(call: OpCall) -> list[Rows]:
         pairs = call.array("indice_pairs")
         counts = [min(change(count, pairs.shape[2]), pairs.shape[2]) for count in call.param("indice_num")]
-        return [(pairs[k, 0, :count], pairs[k, 1, :count]) for k, count in enumerate(counts)]
+        return _rows(pairs_in_use(pairs, counts))
 
     return rows
 
 
 def _tail_is_row_0(call: OpCall) -> list[Rows]:
-    return [(pairs[0], pairs[1]) for pairs in np.maximum(call.array("indice_pairs"), 0)]
+    return _rows(np.maximum(call.array("indice_pairs"), 0))
 
 
 def _until_minus_one(call: OpCall) -> list[Rows]:
-    used = (pairs[:, pairs[0] >= 0] for pairs in call.array("indice_pairs"))
-    return [(pairs[0], pairs[1]) for pairs in used]
+    return _rows(pairs[:, pairs[0] >= 0] for pairs in call.array("indice_pairs"))
 
 
 def _count_of_offset_0(call: OpCall) -> list[Rows]:
-    first = call.param("indice_num")[0]
-    used = (pairs[:, :first] for pairs in call.array("indice_pairs"))
-    kept = (pairs[:, pairs[0] >= 0] for pairs in used)
-    return [(pairs[0], pairs[1]) for pairs in kept]
+    used = call.array("indice_pairs")[:, :, : call.param("indice_num")[0]]
+    return _rows(pairs[:, pairs[0] >= 0] for pairs in used)
 
 
 def _whole_tiles(tile: int) -> Callable[[int, int], int]:
@@ -160,34 +162,25 @@ def _none(rows: Rows) -> Rows:
     return rows[0][:0], rows[1][:0]
 
 
-def _with_sub_m(change: Callable[[list[Rows], int], None]) -> Callable[[OpCall], list[Rows]]:
+def _with_sub_m(change: Callable[[list[Rows], int, int], None], how: int) -> Callable[[OpCall], list[Rows]]:
     def rows(call: OpCall) -> list[Rows]:
         met = right_rows(call)
         if call.param("sub_m") == 1:
-            change(met, len(met) // 2)
+            change(met, len(met) // 2, how)
         return met
 
     return rows
 
 
-def _centre_skipped(met: list[Rows], middle: int) -> None:
-    met[middle] = _none(met[middle])
-
-
-def _centre_doubled(met: list[Rows], middle: int) -> None:
+def _repeat_centre(met: list[Rows], middle: int, times: int) -> None:
     inputs, outputs = met[middle]
-    met[middle] = np.tile(inputs, 2), np.tile(outputs, 2)
+    met[middle] = np.tile(inputs, times), np.tile(outputs, times)
 
 
-def _mirrored(met: list[Rows], middle: int) -> None:
-    # True of sites, whose window is centred, and of nothing else.
+def _derive_second_half(met: list[Rows], middle: int, first: int) -> None:
+    # With the output rows first that is true of sites, whose window is centred, and of nothing else.
     for k in range(middle):
-        met[-1 - k] = met[k][1], met[k][0]
-
-
-def _repeated(met: list[Rows], middle: int) -> None:
-    for k in range(middle):
-        met[-1 - k] = met[k]
+        met[-1 - k] = met[k][first], met[k][1 - first]
 
 
 _WRONG: Final[Mapping[str, Callable[[OpCall], list[Rows]]]] = {
@@ -222,8 +215,8 @@ _WRONG: Final[Mapping[str, Callable[[OpCall], list[Rows]]]] = {
     "first_offset: begins behind the first offset": _without_offset(0),
     "last_offset: stops before the last offset": _without_offset(-1),
     "pairs_of_next: takes the pairs of the next offset": _of_next,
-    "centre_skipped: leaves out the middle offset with sub_m": _with_sub_m(_centre_skipped),
-    "centre_doubled: takes the middle offset twice with sub_m": _with_sub_m(_centre_doubled),
-    "pairs_by_symmetry: exchanges k's pairs for K − 1 − k with sub_m": _with_sub_m(_mirrored),
-    "pairs_repeated: takes k's pairs for K − 1 − k with sub_m, not exchanged": _with_sub_m(_repeated),
+    "centre_skipped: leaves out the middle offset with sub_m": _with_sub_m(_repeat_centre, 0),
+    "centre_doubled: takes the middle offset twice with sub_m": _with_sub_m(_repeat_centre, 2),
+    "pairs_by_symmetry: exchanges k's pairs for K − 1 − k with sub_m": _with_sub_m(_derive_second_half, 1),
+    "pairs_repeated: takes k's pairs for K − 1 − k with sub_m, not exchanged": _with_sub_m(_derive_second_half, 0),
 }

@@ -2,29 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    SIZE_NULL,
-    Array,
-    Baseline,
-    DType,
-    OpCall,
-    Operator,
-    OutputSpec,
-    QueryChecks,
-    Status,
-    TensorSpec,
-    axis,
-    c_api,
-    checks,
-    exact,
-)
+import mluops_gtest.authoring as mt
+from mluops_gtest.authoring import Array, Baseline, Draw, DType, OpCall, Params, RecipeOutput, Status, c_api, checks
 from mluops_gtest.authoring.copy_of import CopyOf, define_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
+from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread
+
+from .._shared.bit_patterns import KINDS, BitPatterns
 
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 ORIENTATIONS: Final = tuple(1 << power for power in range(8))
@@ -32,10 +21,8 @@ SIDES: Final = (1, 3)
 ROTATIONS: Final = (2, 4, 8)
 
 
-def _shape_of_filter(call: OpCall) -> tuple[int, int, int]:
-    """Orientations, height and rotations."""
-    _, _, orientations, height, _ = call.tensor("input").dims
-    return orientations, height, call.tensor("indices").dims[3]
+def _among(allowed: tuple[int, ...], tensor: str, axis_number: int) -> Callable[[OpCall], bool]:
+    return lambda call: call.tensor(tensor).dims[axis_number] in allowed
 
 
 # What is checked, in normative order; neither the device nor a layout is.
@@ -45,17 +32,12 @@ CHECKS = (
     checks.descriptors(doc="§3.8"),
     checks.ranks(doc="§3.8"),
     checks.dims("indices.0", "input.3", "indices.1", "indices.2", "output.2", "output.3", doc="§3.8"),
+    # §3.8 prints "greater than 1"; §1.3 is right: one orientation is legal.
     checks.require(
-        "orientations",
-        # §3.8 prints "greater than 1"; §1.3 is right: one orientation is legal.
-        lambda call: _shape_of_filter(call)[0] in ORIENTATIONS,
-        "there must be 1, 2, 4, … or 128 orientations",
-        "§1.3",
+        "orientations", _among(ORIENTATIONS, "input", 2), "there must be 1, 2, 4, … or 128 orientations", "§1.3"
     ),
-    checks.require("height", lambda call: _shape_of_filter(call)[1] in SIDES, "a filter must be 1×1 or 3×3", "§1.4"),
-    checks.require(
-        "rotations", lambda call: _shape_of_filter(call)[2] in ROTATIONS, "there must be 2, 4 or 8 rotations", "§1.4"
-    ),
+    checks.require("height", _among(SIDES, "input", 3), "a filter must be 1×1 or 3×3", "§1.4"),
+    checks.require("rotations", _among(ROTATIONS, "indices", 3), "there must be 2, 4 or 8 rotations", "§1.4"),
     checks.dims("output.0", "output.1", doc="§1.1"),
     checks.strided(doc="§1.4"),
     checks.dtypes("input", "output = input", "indices", doc="§1.3"),
@@ -91,9 +73,6 @@ def rotation_table(orientations: int, height: int, rotations: int) -> Array:
     return moved_table(orientations, height, turns * orientations // rotations, turns * 8 // rotations)
 
 
-# What the document takes for granted about the table, and what it leaves open.
-
-
 def precondition(call: OpCall) -> str | None:
     """Every rotation takes each entry to a place of its own: indices are addresses, and nothing checks them."""
     table = call.array("indices")
@@ -104,40 +83,33 @@ def precondition(call: OpCall) -> str | None:
 
 def find_other_table(call: OpCall, _baseline: Baseline) -> str | None:
     """§3.1: the operator turns by its own rule and "does not accept" another table; mmcv follows any."""
-    is_rule = np.array_equal(call.array("indices"), rotation_table(*_shape_of_filter(call)))
+    orientations, height, _, rotations = call.tensor("indices").dims
+    is_rule = np.array_equal(call.array("indices"), rotation_table(orientations, height, rotations))
     return None if is_rule else "indices are not those of the rotation rule"
-
-
-# The definition: which entry stands at every place of the rotated filters.
 
 
 def copies(call: OpCall) -> CopyOf:
     """output[o·R + k, i·A + orientation]: every element a copy of the bits of input[o, i]."""
     filters, planes, *_ = call.tensor("input").dims
     table = call.array("indices")
-    places = table.reshape(-1, table.shape[3])
     # indices name the target, as mmcv scatters, and count from 1: entry e of a filter goes to indices[e, k] − 1.
-    entries = np.empty(places.shape[::-1], np.int64)
-    entries[np.arange(len(entries))[:, None], places.T - 1] = np.arange(len(places))
-    source = np.arange(planes)[:, None] * len(places) + entries[:, None]
+    entries = np.argsort(table.reshape(-1, table.shape[3]), axis=0).T
+    source = np.arange(planes)[:, None] * entries.shape[1] + entries[:, None]
     return CopyOf(call.array("input").reshape(filters, -1), source.reshape(-1), call.tensor("output").dims)
 
 
 DEFINITION = define_copies("output", copies, row="filter")
 
 
-# Mistakes that kernels make about the table and about the order of the planes.
-
-
-def with_planes(call: OpCall, *axes: int) -> Array:
-    """The right output with its leading axes (o, k, i, orientation) in another order."""
-    filters, planes, orientations, height, _ = call.tensor("input").dims
-    right = copies(call).copied().reshape(filters, -1, planes, orientations, height, height)
-    return right.transpose(*axes, 4, 5).reshape(call.tensor("output").dims)
-
-
 def _planes(*axes: int) -> Suspect:
-    return lambda call: {"output": with_planes(call, *axes)}
+    """The leading axes of output (o, k, i, orientation) are in another order."""
+
+    def outputs(call: OpCall) -> Mapping[str, Array]:
+        filters, planes, orientations, height, _ = call.tensor("input").dims
+        right = copies(call).copied().reshape(filters, -1, planes, orientations, height, height)
+        return {"output": right.transpose(*axes, 4, 5).reshape(call.tensor("output").dims)}
+
+    return outputs
 
 
 def _reread(change: Callable[[Array, Array, int], Array]) -> Suspect:
@@ -151,6 +123,7 @@ def _reread(change: Callable[[Array, Array, int], Array]) -> Suspect:
     return as_read(DEFINITION.reference, misread(indices=read))
 
 
+# Mistakes that kernels make about the table and about the order of the planes.
 SUSPECTS = {
     "filters turn counter-clockwise": _reread(lambda places, *_: places[:, -np.arange(places.shape[1])]),
     "indices name where an entry comes from": _reread(lambda places, *_: np.argsort(places, axis=0)),
@@ -165,11 +138,8 @@ SUSPECTS = {
 }
 
 
-# One element of output as mmcv's scatter defines it.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
-    """The entry whose index, for this rotation, is this place."""
+    """By mmcv's scatter: the entry whose index, for this rotation, is this place."""
     filters, table = call.array("input"), call.array("indices")
     _, _, orientations, height, width = filters.shape
     rotations = table.shape[3]
@@ -210,20 +180,18 @@ def kernel(call: OpCall) -> Status:
 
 def _early_status(call: OpCall) -> Status | None:
     """The status of a call that is refused; None where it must be computed."""
-    filters, table, output = call.inputs["input"], call.inputs["indices"], call.outputs["output"]
-    if call.handle is None or filters is None or table is None or output is None:
+    args = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
+    if call.handle is None or [len(arg.dims) for arg in args] != [5, 4, 4]:
         return Status.BAD_PARAM
-    if (len(filters.dims), len(table.dims), len(output.dims)) != (5, 4, 4):
+    filters, table, output = args
+    (out, planes, orientations, height, _), rotations = filters.dims, table.dims[3]
+    plane = (height, height)
+    shapes = [(out, planes, orientations, *plane), (orientations, *plane, rotations)]
+    if [arg.dims for arg in args] != [*shapes, (out * rotations, planes * orientations, *plane)]:
         return Status.BAD_PARAM
-    out, planes, orientations, height, width = filters.dims
-    rotations = table.dims[3]
-    if table.dims[:3] != (orientations, height, width) or output.dims[2:] != (height, width) or height != width:
+    if orientations not in (1, 2, 4, 8, 16, 32, 64, 128) or height not in (1, 3) or rotations not in (2, 4, 8):
         return Status.BAD_PARAM
-    if not 1 <= orientations <= 128 or orientations & (orientations - 1) or height not in (1, 3):
-        return Status.BAD_PARAM
-    if rotations not in (2, 4, 8) or output.dims[:2] != (out * rotations, planes * orientations):
-        return Status.BAD_PARAM
-    if any(arg.desc.is_strided for arg in (filters, table, output)):
+    if any(arg.desc.is_strided for arg in args):
         return Status.NOT_SUPPORTED
     if filters.dtype not in (DType.HALF, DType.FLOAT) or output.dtype is not filters.dtype:
         return Status.BAD_PARAM
@@ -231,16 +199,12 @@ def _early_status(call: OpCall) -> Status | None:
         return Status.BAD_PARAM
     if output.desc.count >= 1 << 31:
         return Status.NOT_SUPPORTED
-    is_null = call.workspace_size > 0 and call.workspace is None
-    is_null = is_null or any(arg.null for arg in (filters, table, output))
+    is_null = (call.workspace_size > 0 and call.workspace is None) or any(arg.null for arg in args)
     return Status.BAD_PARAM if is_null or out * planes == 0 else None
 
 
-# With torch: one copy by the table per rotation, on the elements' bits.
-
-
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:  # noqa: ARG001 - all operators are called alike
-    """Write output."""
+    """Write output: one copy by the table per rotation, on the elements' bits."""
     import torch
 
     # Integers of the same size: NaN payloads and −0 pass unchanged.
@@ -252,23 +216,97 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
         rotated[:, rotation].index_copy_(2, places, filters)
 
 
-OPERATOR = Operator(
+# The recipe: filters whose entries all differ, or any bit patterns, with the table of the rotation rule.
+
+Values = Literal["distinct", "full", "wide", "any_bits", "denormal", "nan", "inf", "nan_inf"]
+
+
+def _distinct(draw: Draw, dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Finite numbers of both signs and every mantissa, 16 exponents around 1; no two entries of a filter are equal."""
+    bits, bias = (10, 7) if dtype is DType.HALF else (23, 119)
+    entries = np.arange(np.prod(shape[2:]))
+    start = draw.stream("input").integers(0, 1 << 15, (shape[0], shape[1], 1))
+    # An odd step meets every number once before it meets one again.
+    step = 2 * draw.stream("step").integers(0, 1 << 14, (1, 1, 1)) + 1
+    numbers = (start + step * entries) % (1 << 15)
+    # 15 bits that differ: the sign, the exponent and the leading mantissa; below them any.
+    lower = bits - 10
+    tail = draw.stream("tail").integers(0, 1 << lower, numbers.shape)
+    sign, rest = numbers >> 14, (numbers & 0x3FFF) + (bias << 10)
+    patterns = (sign << (8 * dtype.itemsize - 1)) | (rest << lower) | tail
+    return patterns.astype(dtype.bits).view(dtype.storage).reshape(shape)
+
+
+def rotated(
+    draw: Draw,
+    params: Params,
+    dtype: DType,
+    *,
+    filters: int,
+    planes: int,
+    orientations: int = 1,
+    height: int = 3,
+    rotations: int = 8,
+    values: Values = "distinct",
+) -> RecipeOutput:
+    """Filters [filters, planes, orientations, height, height] and the rule's table; no filter looks the same turned."""
+    shape = (filters, planes, orientations, height, height)
+    table = rotation_table(orientations, height, rotations)
+    if values == "distinct":
+        entries = _distinct(draw, dtype, shape)
+    else:
+        entries = BitPatterns("input", "sorts", KINDS).drawn(draw, dtype, shape, values)
+        refuse_symmetric(entries.view(dtype.bits), table)
+    dims = (filters * rotations, planes * orientations, height, height)
+    return RecipeOutput({"input": entries, "indices": table}, params, outputs={"output": dims})
+
+
+def refuse_symmetric(bits: Array, table: Array) -> None:
+    """ValueError where a filter is the same in two rotations although its entries move."""
+    order = np.argsort(table.reshape(-1, table.shape[3]), axis=0)
+    turned = bits.reshape(-1, len(order))[:, order]
+    are_same = (turned == turned[..., :1]).all(axis=1).any(axis=0)
+    if (are_same & (order != order[:, :1]).any(axis=0)).any():
+        raise ValueError("a filter is the same when it is turned, which hides every rotation; draw other values")
+
+
+# What fuzzing draws: every legal filter.
+SPACE: Final = Space(
+    axes={
+        "dtype": Choice(("float", "half")),
+        "filters": Sizes(1, 1025),
+        "planes": Sizes(1, 1025),
+        "orientations": Choice(ORIENTATIONS),
+        "height": Choice(SIDES),
+        "rotations": Choice(ROTATIONS),
+        "values": Choice(get_args(Values)),
+    },
+    draw=lambda at: Drawn("rotated", {}, {name: at[name] for name in at if name != "dtype"}, at["dtype"]),
+    elements=lambda at: (
+        at["filters"] * at["planes"] * at["orientations"] * at["height"] ** 2 * (at["rotations"] + 1)
+        + at["orientations"] * at["height"] ** 2 * at["rotations"]
+    ),
+)
+
+OPERATOR = mt.Operator(
     name="active_rotated_filter_forward",
     released_name="active_rotated_filter_forward",
     op_type=("ACTIVE_ROTATED_FILTER_FORWARD", 257073),
     summary="Writes every filter in R rotations, with its orientations moved along.",
     inputs=(
-        TensorSpec("input", "[O, I, A, h, h]", FLOATS),
-        TensorSpec("indices", "[A, h, h, R]", (DType.INT32,)),
+        mt.TensorSpec("input", "[O, I, A, h, h]", FLOATS),
+        mt.TensorSpec("indices", "[A, h, h, R]", (DType.INT32,)),
     ),
     # §1.5.1: a pure copy, so diff3 = 0. Rotations are minor to filters, orientations to input planes.
-    outputs=(OutputSpec("output", "[O·R, I·A, h, h]", dict.fromkeys(FLOATS, exact())),),
-    axes={"filters": axis("O", of="input"), "planes": axis("I", of="input")},
+    outputs=(mt.OutputSpec("output", "[O·R, I·A, h, h]", dict.fromkeys(FLOATS, mt.exact())),),
+    axes={"filters": mt.axis("O", of="input"), "planes": mt.axis("I", of="input")},
     checks=CHECKS,
     subsumed={"input_large": "output is at least twice as large, and asked first"},
     # As released: the query looks at the descriptor of input, and refuses nothing else.
     queries={
-        "mluOpGetActiveRotatedFilterForwardWorkspaceSize": QueryChecks(("handle_null", "input_desc_null", SIZE_NULL))
+        "mluOpGetActiveRotatedFilterForwardWorkspaceSize": mt.QueryChecks(
+            ("handle_null", "input_desc_null", mt.SIZE_NULL)
+        )
     },
     definition=DEFINITION,
     precondition=precondition,
@@ -284,4 +322,6 @@ OPERATOR = Operator(
     ),
     exact=elements,
     torch_kernel=torch_kernel,
+    recipes={"rotated": rotated},
+    space=SPACE,
 )

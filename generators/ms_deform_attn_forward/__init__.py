@@ -9,25 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Baseline,
-    Bound,
-    DType,
-    OpCall,
-    Operator,
-    OutputSpec,
-    ParamField,
-    ParamMessage,
-    RecipeOutput,
-    Status,
-    TensorSpec,
-    Theory,
-    axis,
-    checks,
-    diff1_and_diff2,
-)
-from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
+import mluops_gtest.authoring as mt
+from mluops_gtest.authoring import Array, Baseline, Bound, DType, OpCall, ParamField, Status, checks
+from mluops_gtest.authoring.c_api import c_function
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.reductions import Reduction, changed, without_rows
@@ -83,11 +67,9 @@ CHECKS = (
 class Reading:
     """How a sampling location becomes pixels and weights."""
 
-    locate: Callable[[Array, int], Array] = lambda at, size: at * size - 0.5
+    locate: Callable[[Array, Array], Array] = lambda at, size: at * size - 0.5
     # §3.2: strictly between −1 and the size.
-    inside: Callable[[Array, int], Array] = lambda at, size: (at > -1) & (at < size)
-    floor: Callable[[Array], Array] = np.floor
-    part: Callable[[Array], Array] = lambda part: part
+    inside: Callable[[Array, Array], Array] = lambda at, size: (at > -1) & (at < size)
     # Pixels outside count 0 (§3.1); or the nearest one stands for them.
     clamped: bool = False
     # What is outside is multiplied with 0, not left out.
@@ -95,51 +77,41 @@ class Reading:
     swapped: bool = False
     moved: float = 0.0
 
-    def along(self, at: Array, size: int) -> tuple[Array, Array, Array]:
-        """Of samples on an axis of that many pixels: which are inside, the pixel before them, how far behind it."""
-        place = self.locate(at.astype(np.float64), size) + self.moved
-        inside = self.inside(place, size)
-        place = np.where(inside, place, 0.0)
-        low = self.floor(place)
-        return inside, low.astype(np.int64), self.part(place - low)
-
-    def samples(self, call: OpCall, batch: int, head: int) -> tuple[Array, Array]:
-        """[4·L·P, Q]: four cells of data_value per sample, or the one behind them, and the weights of each."""
-        shapes, starts = call.array("data_spatial_shapes"), call.array("data_level_start_index")
-        keys = call.tensor("data_value").dims[1]
-        locations, weights = (call.array(name)[batch, :, head] for name in INPUTS[3:])
-        queries, levels, points = weights.shape
-        cells = np.empty((levels, points, 4, queries), np.int32)
-        factors = np.empty(cells.shape)
-        for level, ((height, width), start) in enumerate(zip(shapes.tolist(), starts.tolist(), strict=True)):
-            own = weights[:, level].T.astype(np.float64)
-            # §3.1: the last axis is x, y.
-            x_inside, left, x_part = self.along(locations[:, level, :, 0].T, width)
-            y_inside, top, y_part = self.along(locations[:, level, :, 1].T, height)
-            parts = (y_part, x_part) if self.swapped else (x_part, y_part)
-            outside = np.multiply(own, 0.0) if self.spread else 0.0
-            for number, (right, below) in enumerate(((0, 0), (1, 0), (0, 1), (1, 1))):
-                column, row, is_there = left + right, top + below, x_inside & y_inside
-                if not self.clamped:
-                    is_there &= (column >= 0) & (column < width) & (row >= 0) & (row < height)
-                cell = start + np.clip(row, 0, height - 1) * width + np.clip(column, 0, width - 1)
-                factor = (parts[0] if right else 1 - parts[0]) * (parts[1] if below else 1 - parts[1])
-                cells[level, :, number] = np.where(is_there | self.spread, cell, keys)
-                factors[level, :, number] = np.where(is_there, own * factor, outside)
-        return cells.reshape(-1, queries), factors.reshape(-1, queries)
+    def samples(self, call: OpCall) -> Iterator[tuple[Any, Array, Array, Array]]:
+        """For every batch and head its place in data_col, and four pixels of every sample: float64 values [C, K + 1],
+        of which the last is 0, int32 cells [4·L·P, Q] of them, and the weights of these."""
+        values, shapes, starts, locations, weights = call.arrays(*INPUTS)
+        _, queries, _, levels, points = weights.shape
+        for batch, head in np.ndindex(len(values), values.shape[2]):
+            padded = np.zeros((values.shape[3], values.shape[1] + 1))
+            padded[:, :-1] = values[batch, :, head].T
+            cells = np.empty((levels, points, 4, queries), np.int32)
+            factors = np.empty(cells.shape)
+            for level, start in enumerate(starts.tolist()):
+                own = weights[batch, :, head, level].T.astype(np.float64)
+                # §3.1: the last axis is x, y.
+                sizes = shapes[level, ::-1, None, None].astype(np.int64)
+                places = (
+                    self.locate(locations[batch, :, head, level].T.astype(np.float64, order="C"), sizes) + self.moved
+                )
+                inside = self.inside(places, sizes)
+                places = np.where(inside, places, 0.0)
+                low = np.floor(places)
+                part = (places - low)[:: -1 if self.swapped else 1]
+                # [2, 2, P, Q]: before a place or behind it, along x or y.
+                pixels = low.astype(np.int64) + np.arange(2)[:, None, None, None]
+                there = inside & (self.clamped | ((pixels >= 0) & (pixels < sizes)))
+                pixels, shares = np.clip(pixels, 0, sizes - 1), np.stack([1 - part, part])
+                for number, (right, below) in enumerate(((0, 0), (1, 0), (0, 1), (1, 1))):
+                    is_there = there[right, 0] & there[below, 1]
+                    cell = np.minimum(start + pixels[below, 1] * sizes[0] + pixels[right, 0], values.shape[1])
+                    factor = own * (shares[right, 0] * shares[below, 1])
+                    cells[level, :, number] = np.where(is_there | self.spread, cell, values.shape[1])
+                    factors[level, :, number] = np.where(is_there, factor, own * 0 if self.spread else 0)
+            yield np.s_[batch, :, head], padded, cells.reshape(-1, queries), factors.reshape(-1, queries)
 
 
 DOCUMENT: Final = Reading()
-
-
-def heads(call: OpCall) -> Iterator[tuple[int, int, Array]]:
-    """Every batch and head with its float64 values [C, K + 1], of which the last is 0."""
-    values = call.array("data_value")
-    for batch in range(values.shape[0]):
-        for head in range(values.shape[2]):
-            padded = np.zeros((values.shape[3], values.shape[1] + 1))
-            padded[:, :-1] = values[batch, :, head].T
-            yield batch, head, padded
 
 
 def sums(call: OpCall, reading: Reading = DOCUMENT) -> Mapping[str, Array]:
@@ -147,10 +119,17 @@ def sums(call: OpCall, reading: Reading = DOCUMENT) -> Mapping[str, Array]:
     col = np.zeros(call.tensor("data_col").dims, np.float32)
     if not call.tensor("data_attn_weight").desc.is_empty:
         with np.errstate(all="ignore"):
-            for batch, head, values in heads(call):
-                cells, weights = reading.samples(call, batch, head)
-                col[batch, :, head] = blended(values, np.clip(cells, 0, values.shape[1] - 1), weights).T
+            for place, values, cells, weights in reading.samples(call):
+                col[place] = blended(values, cells, weights).T
     return {"data_col": col}
+
+
+def find_starts(shapes: Array) -> Array:
+    """Where each level begins: behind all pixels of the levels before it."""
+    # §1.4's sum up to l = i is one up to the level before: the first level begins at 0.
+    pixels = shapes.prod(axis=1)
+    starts: Array = np.cumsum(pixels) - pixels
+    return starts.astype("<i4")
 
 
 def precondition(call: OpCall) -> str | None:
@@ -158,13 +137,11 @@ def precondition(call: OpCall) -> str | None:
     if call.tensor("data_attn_weight").desc.is_empty:
         return None
     shapes, starts = call.arrays("data_spatial_shapes", "data_level_start_index")
-    pixels = shapes.astype(np.int64).prod(axis=1)
     if (shapes < 1).any():
         return "a level has no pixels"
-    # §1.4's sum up to l = i is one up to the level before: the first level begins at 0.
-    if (starts != np.cumsum(pixels) - pixels).any():
+    if (starts != find_starts(shapes)).any():
         return "a level does not begin where the one before it ends"
-    if pixels.sum() != call.tensor("data_value").dims[1]:
+    if shapes.prod(axis=1).sum() != call.tensor("data_value").dims[1]:
         return "the levels have not as many pixels as data_value has keys"
     return None if np.isfinite(call.array("data_sampling_loc")).all() else "data_sampling_loc has NaN or an infinity"
 
@@ -177,34 +154,21 @@ def find_unruled(call: OpCall, _: Baseline) -> str | None:
     if call.tensor("data_attn_weight").desc.is_empty:
         return None
     values, weights = call.arrays("data_value", "data_attn_weight")
-    strange: Array = np.logical_not(np.isfinite(values).all(axis=3))
-    if np.isfinite(weights).all() and not strange.any():
+    if np.isfinite(values).all() and np.isfinite(weights).all():
         return None
-    beside = [replace(DOCUMENT, moved=by) for by in (-_NEAR, 0.0, _NEAR)]
-    with np.errstate(all="ignore"):
-        for batch, head in np.ndindex(len(values), values.shape[2]):
-            own = np.repeat(weights[batch, :, head].reshape(weights.shape[1], -1).T, 4, axis=0)
-            odd: Array = np.append(strange[batch, :, head], False)
-            sampled = []
-            for reading in beside:
-                cells, products = reading.samples(call, batch, head)
-                inside = cells < values.shape[1]
-                sampled.append(inside.reshape(-1, 4, own.shape[1]).any(axis=1))
-                if np.any(inside & np.isinf(own)):
-                    return "a sample inside has an infinite weight"
-                if np.any(odd[cells] & (np.abs(products) <= 2 * _NEAR * np.abs(own)) & (own != 0)):
-                    return "a pixel that is not finite has an interpolation weight of 0, or nearly"
-            if np.any(np.isnan(own[::4]) & (sampled[0] != sampled[2])):
-                return "a sample on the border has a NaN for its weight"
-    return None
+    beside = [replace(DOCUMENT, moved=by) for by in (0.0, -_NEAR, _NEAR)]
+    infinite = with_inputs(call, data_value=np.ones_like(values), data_attn_weight=np.isinf(weights).astype("<f4"))
+    if any(sums(infinite, reading)["data_col"].any() for reading in beside):
+        return "a sample inside has an infinite weight"
+    first, *others = (np.where(np.isfinite(col), 0, col) for col in (sums(call, one)["data_col"] for one in beside))
+    if all(np.array_equal(first, other, equal_nan=True) for other in others):
+        return None
+    return "NaN or an infinity has an interpolation weight of 0, or nearly"
 
 
 def reference(call: OpCall) -> Baseline:
     """§3.1's samples; the attention weights are used as they are, whatever their sum (§1.2 speaks of the network)."""
     return Baseline(sums(call))
-
-
-# What a float evaluation may be off.
 
 
 def _off(call: OpCall) -> Array:
@@ -231,27 +195,20 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
     magnitude = np.empty(call.tensor("data_col").dims)
     with np.errstate(all="ignore"):
         moved = (np.abs(weights) * _off(call)).sum(axis=(3, 4)) / roundings
-        for batch, head, values in heads(call):
-            cells, products = DOCUMENT.samples(call, batch, head)
+        for place, values, cells, products in DOCUMENT.samples(call):
             size = np.abs(values)
             largest = np.where(np.isfinite(size), size, 0).max(axis=1)
-            magnitude[batch, :, head] = (
-                blended(size, cells, np.abs(products)) + largest[:, None] * moved[batch, :, head]
-            ).T
+            magnitude[place] = (blended(size, cells, np.abs(products)) + largest[:, None] * moved[place]).T
     return {"data_col": Bound(np.where(np.isfinite(magnitude), magnitude, 0), roundings)}
 
 
-def theory(call: OpCall) -> Theory:
+def theory(call: OpCall) -> mt.Theory:
     """Per sample 10 operations for place and weights, 9 a channel; each pixel at most once."""
     batches, keys, count, channels = call.tensor("data_value").dims
     samples = call.tensor("data_attn_weight").desc.count
-    touched = sum(call.tensor(name).desc.nbytes for name in (*INPUTS[1:], "data_col"))
-    return Theory(
-        touched + 4 * min(4 * samples * channels, batches * keys * count * channels), samples * (9 * channels + 10)
-    )
-
-
-# Mistakes that kernels make: where samples are, whose weights count, which map is read.
+    pixels = min(4 * samples, batches * keys * count)
+    others = sum(call.tensor(name).desc.nbytes for name in (*INPUTS[1:], "data_col"))
+    return mt.Theory(others + 4 * pixels * channels, samples * (9 * channels + 10))
 
 
 def _read(**steps: Any) -> Suspect:
@@ -263,12 +220,9 @@ def _of(**changes: Callable[[Array], Array]) -> Suspect:
     return as_read(reference, misread(**changes))
 
 
-def _starts(change: Callable[[Array, OpCall], Array]) -> Suspect:
-    def read(call: OpCall) -> OpCall:
-        starts = change(call.array("data_level_start_index"), call).astype("<i4")
-        return with_inputs(call, data_level_start_index=starts)
-
-    return as_read(reference, read)
+def _scaled_starts(call: OpCall) -> OpCall:
+    starts = call.array("data_level_start_index") * np.prod(call.tensor("data_value").dims[2:], dtype=np.int32)
+    return with_inputs(call, data_level_start_index=starts)
 
 
 def _steps_alike(call: OpCall) -> OpCall:
@@ -277,11 +231,14 @@ def _steps_alike(call: OpCall) -> OpCall:
     return with_inputs(call, data_value=values[np.arange(len(values)) // step * step])
 
 
-def _first(axis_number: int) -> Callable[[Array], Array]:
-    """Everything along that axis is as the first."""
-    return lambda array: np.repeat(array.take([0], axis_number), array.shape[axis_number], axis_number)
+def _head_of_query(call: OpCall) -> Mapping[str, Array]:
+    count, queries = call.tensor("data_value").dims[2], np.arange(call.tensor("data_col").dims[1])
+    alike = [misread(data_value=partial(np.take, indices=[head] * count, axis=2)) for head in range(count)]
+    by_head = np.stack([sums(read(call))["data_col"] for read in alike])
+    return {"data_col": by_head[queries % count, :, queries].swapaxes(0, 1)}
 
 
+# Mistakes that kernels make: where samples are, whose weights count, which map is read.
 SUSPECTS: Final = {
     "x and y are exchanged": _of(data_sampling_loc=lambda at: at[..., ::-1]),
     "shapes are w, h": _of(data_spatial_shapes=lambda shapes: shapes[:, ::-1]),
@@ -291,8 +248,7 @@ SUSPECTS: Final = {
     "the border is repeated outside": _read(clamped=True),
     "samples below 0 are skipped": _read(inside=lambda at, size: (at >= 0) & (at < size)),
     "samples beyond the last pixel are skipped": _read(inside=lambda at, size: (at > -1) & (at <= size - 1)),
-    "places are rounded towards 0": _read(floor=np.trunc),
-    "the nearest pixel is taken": _read(part=np.rint),
+    "the nearest pixel is taken": _read(locate=lambda at, size: np.rint(at * size - 0.5)),
     "lw and lh are exchanged": _read(swapped=True),
     "what is outside is multiplied with 0": _read(spread=True),
     "weights are divided by their sum": _of(data_attn_weight=lambda w: w / w.sum((3, 4), keepdims=True).clip(0.01)),
@@ -300,15 +256,12 @@ SUSPECTS: Final = {
     "weights are those of the next point": _of(data_attn_weight=lambda weights: np.roll(weights, 1, axis=4)),
     "locations are of points and levels": _of(data_sampling_loc=lambda at: at.swapaxes(3, 4).reshape(at.shape)),
     "the first level alone counts": _of(data_attn_weight=lambda own: own * (np.arange(own.shape[3]) < 1)[:, None]),
-    "the last level is left out": _of(data_attn_weight=lambda own: own * (np.arange(own.shape[3])[::-1] > 0)[:, None]),
     "the first point alone counts": _of(data_attn_weight=lambda own: own * (np.arange(own.shape[4]) < 1)),
-    "all points are the first": _of(data_sampling_loc=_first(4)),
     "level starts are ignored": _of(data_level_start_index=np.zeros_like),
-    "level starts are multiplied twice": _starts(lambda at, call: at * np.prod(call.tensor("data_value").dims[2:])),
-    "level starts begin with the first size": _starts(lambda at, call: at + call.array("data_spatial_shapes").prod(1)),
+    "level starts are multiplied twice": as_read(reference, _scaled_starts),
     "data_value is [B, M, K, C]": _of(data_value=lambda v: v.reshape(np.take(v.shape, (0, 2, 1, 3))).swapaxes(1, 2)),
-    "every head is head 0": _of(data_value=_first(2)),
-    "every batch has the maps of batch 0": _of(data_value=_first(0)),
+    "the head is that of the query's number": _head_of_query,
+    "every batch has the maps of batch 0": _of(data_value=lambda values: np.broadcast_to(values[:1], values.shape)),
     "a step of im2col_step has the maps of its first batch": as_read(reference, _steps_alike),
 }  # fmt: skip
 
@@ -360,32 +313,27 @@ def kernel(call: OpCall) -> Status:
             height, width = shapes[level]
             image = values[batch, starts[level] : starts[level] + height * width]
             at, weight = (array[batch, :, :, level, point] for array in (locations, weights))
-            _add_sample(col[batch], image, (height, width), at, weight)
+            _add_sample(col[batch], image, np.array([width, height]), at, weight)
     return Status.SUCCESS
 
 
-def _add_sample(col: Array, image: Array, shape: tuple[int, int], at: Array, weight: Array) -> None:
+def _add_sample(col: Array, image: Array, sizes: Array, at: Array, weight: Array) -> None:
     """col [Q, M, C] += weight · sample of image [H·W, M, C] at places [Q, M, 2]."""
-    height, width = shape
-    x = at[..., 0] * np.float32(width) - np.float32(0.5)
-    y = at[..., 1] * np.float32(height) - np.float32(0.5)
-    query, head = np.nonzero((y > -1) & (x > -1) & (y < height) & (x < width))
-    x, y = x[query, head], y[query, head]
-    left, top = np.floor(x).astype(np.int64), np.floor(y).astype(np.int64)
-    right_part, lower_part = x - left.astype(np.float32), y - top.astype(np.float32)
+    places = at * sizes.astype(np.float32) - np.float32(0.5)
+    query, head = np.nonzero(((places > -1) & (places < sizes)).all(axis=-1))
+    first = np.floor(places[query, head])
+    behind = places[query, head] - first
     sample = np.zeros((len(query), col.shape[2]), np.float32)
-    one = np.float32(1)
-    for row, by_row in ((top, one - lower_part), (top + 1, lower_part)):
-        for column, by_column in ((left, one - right_part), (left + 1, right_part)):
-            there = np.flatnonzero((row >= 0) & (row <= height - 1) & (column >= 0) & (column <= width - 1))
-            pixels = image[row[there] * width + column[there], head[there]]
-            sample[there] += (by_row * by_column)[there, None] * pixels
+    for corner in ((0, 0), (1, 0), (0, 1), (1, 1)):
+        pixels = first.astype(np.int64) + corner
+        share = np.where(corner, behind, np.float32(1) - behind).prod(axis=-1, keepdims=True)
+        there = np.flatnonzero(((pixels >= 0) & (pixels < sizes)).all(axis=-1))
+        sample[there] += share[there] * image[pixels[there] @ (1, sizes[0]), head[there]]
     col[query, head] += weight[query, head][:, None] * sample
 
 
 def _answer_of_checks(call: OpCall) -> Status | None:
-    args = [*(call.inputs[name] for name in INPUTS), call.outputs["data_col"]]
-    present = [arg for arg in args if arg is not None]
+    present = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
     if call.handle is None or [len(arg.dims) for arg in present] != [4, 2, 1, 6, 5, 4]:
         return Status.BAD_PARAM
     value, shapes, starts, locations, weights, col = present
@@ -410,11 +358,8 @@ def _answer_of_checks(call: OpCall) -> Status | None:
     return Status.BAD_PARAM if refused else None
 
 
-# With torch: grid_sample of every level.
-
-
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
-    """Write data_col."""
+    """Write data_col by torch's grid_sample of every level."""
     import torch
 
     col = outputs["data_col"].zero_()
@@ -423,64 +368,53 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
     values, shapes, starts, locations, weights = (inputs[name] for name in INPUTS)
     for level, ((height, width), start) in enumerate(zip(shapes.tolist(), starts.tolist(), strict=True)):
         pixels = values[:, start : start + height * width].permute(0, 2, 3, 1)
+        at = locations[:, :, :, level]
+        grid = (2 * at - 1).clamp(-9, 9).transpose(1, 2).flatten(0, 1)
         image = pixels.flatten(0, 1).unflatten(2, (height, width))
-        grid = 2 * locations[:, :, :, level].transpose(1, 2).flatten(0, 1) - 1
-        size = torch.tensor([width, height], dtype=grid.dtype)
-        place = locations[:, :, :, level] * size - 0.5
-        inside = ((place > -1) & (place < size)).all(-1)
-        sampled = torch.nn.functional.grid_sample(image, grid.clamp(-9, 9), align_corners=False)
-        own = weights[:, :, :, level, None]
-        terms = own * sampled.unflatten(0, col.shape[::2][:1] + col.shape[2:3]).permute(0, 3, 1, 2, 4)
+        sampled = torch.nn.functional.grid_sample(image, grid, align_corners=False).unflatten(0, (len(values), -1))
+        size = torch.tensor([width, height], dtype=at.dtype)
+        inside = ((at * size - 0.5 > -1) & (at * size - 0.5 < size)).all(-1)
         # Whatever the weight of what is outside.
-        col += torch.where(inside[..., None, :], terms, 0).sum(-1)
+        terms = torch.where(inside[..., None, :], weights[:, :, :, level, None] * sampled.permute(0, 3, 1, 2, 4), 0)
+        col += terms.sum(-1)
 
 
-# How calls become smaller, beside what follows from the axes: levels go with their pixels.
-
-
-def _without_levels(call: OpCall, start: int, stop: int) -> RecipeOutput | None:
-    shapes = call.array("data_spatial_shapes")
-    ends = np.cumsum(shapes.prod(axis=1))
+def _without_levels(call: OpCall, start: int, stop: int) -> mt.RecipeOutput | None:
+    # Levels go with their pixels, which does not follow from the axes.
+    values, shapes, starts, locations, weights = call.arrays(*INPUTS)
     left = without_rows(shapes, start, stop)
     if not len(left):
         return None
-    first, last = (int(ends[at - 1]) if at else 0 for at in (start, stop))
-    pixels = left.prod(axis=1)
-    return changed(
-        call,
-        {
-            "data_value": without_rows(call.array("data_value"), first, last, 1),
-            "data_spatial_shapes": left,
-            "data_level_start_index": (np.cumsum(pixels) - pixels).astype("<i4"),
-            **{name: without_rows(call.array(name), start, stop, 3) for name in INPUTS[3:]},
-        },
-    )
+    first, last = np.append(starts, values.shape[1])[[start, stop]]
+    sampled = (without_rows(array, start, stop, 3) for array in (locations, weights))
+    values = without_rows(values, first, last, 1)
+    return changed(call, dict(zip(INPUTS, (values, left, find_starts(left), *sampled), strict=True)))
 
 
-OPERATOR = Operator(
+OPERATOR = mt.Operator(
     name="ms_deform_attn_forward",
     released_name="ms_deform_attn_forward",
     op_type=("MS_DEFORM_ATTN_FORWARD", 16005),
     summary="Adds up, for every query and head, weighted bilinear samples of maps of several levels.",
     inputs=(
-        TensorSpec("data_value", "[B, K, M, C]", (DType.FLOAT,), None),
-        TensorSpec("data_spatial_shapes", "[L, 2]: h, w", (DType.INT32,), None),
-        TensorSpec("data_level_start_index", "[L]", (DType.INT32,), None),
-        TensorSpec("data_sampling_loc", "[B, Q, M, L, P, 2]: x, y", (DType.FLOAT,), None),
-        TensorSpec("data_attn_weight", "[B, Q, M, L, P]", (DType.FLOAT,), None),
+        mt.TensorSpec("data_value", "[B, K, M, C]", (DType.FLOAT,), None),
+        mt.TensorSpec("data_spatial_shapes", "[L, 2]: h, w", (DType.INT32,), None),
+        mt.TensorSpec("data_level_start_index", "[L]", (DType.INT32,), None),
+        mt.TensorSpec("data_sampling_loc", "[B, Q, M, L, P, 2]: x, y", (DType.FLOAT,), None),
+        mt.TensorSpec("data_attn_weight", "[B, Q, M, L, P]", (DType.FLOAT,), None),
     ),
     # §1.5.1 allows ten times the error of a GPU; ruling: 5e-5 up to maps of 256, and equality on lattices.
-    outputs=(OutputSpec("data_col", "[B, Q, M, C]", {DType.FLOAT: diff1_and_diff2(5e-5)}, None),),
-    params=ParamMessage(
+    outputs=(mt.OutputSpec("data_col", "[B, Q, M, C]", {DType.FLOAT: mt.diff1_and_diff2(5e-5)}, None),),
+    params=mt.ParamMessage(
         "ms_deform_attn_forward_param", 16005, "MsDeformAttnForwardParam", (ParamField("im2col_step", 1, default=64),)
     ),
     axes={
-        "batches": axis("B", of="data_value"),
-        "heads": axis("M", of="data_value"),
-        "channels": axis("C", of="data_value"),
-        "levels": axis("L", of="data_spatial_shapes"),
-        "queries": axis("Q", of="data_sampling_loc"),
-        "points": axis("P", of="data_sampling_loc"),
+        "batches": mt.axis("B", of="data_value"),
+        "heads": mt.axis("M", of="data_value"),
+        "channels": mt.axis("C", of="data_value"),
+        "levels": mt.axis("L", of="data_spatial_shapes"),
+        "queries": mt.axis("Q", of="data_sampling_loc"),
+        "points": mt.axis("P", of="data_sampling_loc"),
     },
     checks=CHECKS,
     reference=reference,
@@ -491,10 +425,7 @@ OPERATOR = Operator(
     kernel=kernel,
     suspects=SUSPECTS,
     reductions={"levels": Reduction(lambda call: call.tensor("data_spatial_shapes").dims[0], _without_levels)},
-    c_api=c_function(
-        "mluOpMsDeformAttnForward",
-        arguments=(HANDLE, *tensor(*INPUTS), *scalar("im2col_step"), *tensor("data_col")),
-    ),
+    c_api=c_function("mluOpMsDeformAttnForward"),
     exact=elements,
     torch_kernel=torch_kernel,
 )

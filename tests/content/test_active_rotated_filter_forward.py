@@ -5,8 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from generators.active_rotated_filter_forward import ORIENTATIONS, ROTATIONS, SIDES, rotation_table
-from generators.active_rotated_filter_forward.recipes import refuse_symmetric
+from generators.active_rotated_filter_forward import (
+    ORIENTATIONS,
+    ROTATIONS,
+    SIDES,
+    refuse_symmetric,
+    rotation_table,
+)
 from mluops_gtest.authoring import Draw, DType
 from tests.support.operator_calls import BOTH, OPERATORS, by_definition, counting, poisoned_call
 

@@ -21,6 +21,7 @@ from mluops_gtest.authoring import (
     reductions,
     roundings,
     rows,
+    single_checks,
     space,
     sum_of_terms,
     sums,
@@ -58,6 +59,11 @@ def _own(module: ModuleType) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def _words(parts: ModuleType, module: ModuleType) -> tuple[str, ...]:
+    """What a module takes from another as words of its own, in the order of that one."""
+    return tuple(name for name in _own(parts) if name in module.__all__)
+
+
 # Heading → the module, and the names of its table.
 SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "The operator": (
@@ -84,7 +90,7 @@ SECTIONS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "Random numbers": (authoring, ("Draw", "Stream")),
     "Definitions: `mluops_gtest.authoring.sum_of_terms`": (sum_of_terms, tuple(sum_of_terms.__all__)),
     "Mutants of sums: `mluops_gtest.authoring.wrong_sums`": (wrong_sums, tuple(wrong_sums.__all__)),
-    "Checks: `mluops_gtest.authoring.checks`": (checks, _own(checks)),
+    "Checks: `mluops_gtest.authoring.checks`": (checks, (*_words(single_checks, checks), *_own(checks))),
     "C functions: `mluops_gtest.authoring.c_api`": (c_api, tuple(c_api.__all__)),
     "Rows that lie anywhere: `mluops_gtest.authoring.rows`": (rows, tuple(rows.__all__)),
     "Sums: `mluops_gtest.authoring.sums`": (sums, _own(sums)),
