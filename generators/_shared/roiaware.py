@@ -56,15 +56,14 @@ def roiaware_params(direction: str, number: int, *names: str) -> ParamMessage:
     return ParamMessage(f"roiaware_pool3d_{direction}_param", number, f"RoiawarePool3d{direction.title()}Param", fields)
 
 
+def limit(name: str, holds: Callable[[OpCall], bool], message: str) -> Check:
+    """A check of the library alone."""
+    return checks.require(name, holds, message, "released", Status.NOT_SUPPORTED)
+
+
 def at_most(param: str, most: int) -> Check:
     """The library's limit of a parameter."""
-    return checks.require(
-        f"{param}_limit",
-        lambda call: call.param(param) <= most,
-        f"{param} must be at most {most}",
-        "released",
-        Status.NOT_SUPPORTED,
-    )
+    return limit(f"{param}_limit", lambda call: call.param(param) <= most, f"{param} must be at most {most}")
 
 
 def kernel_refusal(operator: Operator, call: OpCall, most: int, late: str = "", **lengths: int) -> Status | None:
@@ -100,9 +99,6 @@ def kernel_refusal(operator: Operator, call: OpCall, most: int, late: str = "", 
     if late and method == 0 and (last is None or last.null or not fits(late)):
         return Status.BAD_PARAM
     return Status.ARCH_MISMATCH if call.handle.arch < 370 else None
-
-
-# Which cell a point lies in.
 
 
 def coordinates(points: Array, boxes: Array, grid: Array) -> Array:
@@ -173,6 +169,12 @@ class Entries(NamedTuple):
     cells: Array
     points: Array
 
+    @classmethod
+    def of(cls, cells: Array, points: Array) -> "Entries":
+        """By cell, and then in this order; −1 is no cell."""
+        order = np.argsort(cells, kind="stable")[np.count_nonzero(cells < 0) :]
+        return cls(cells[order], points[order])
+
     @property
     def ranks(self) -> Array:
         """int64 [E]: how many of the cell come before."""
@@ -187,9 +189,6 @@ class Entries(NamedTuple):
         """The first so many of each cell."""
         is_early = self.ranks < most
         return Entries(self.cells[is_early], self.points[is_early])
-
-
-# What is added, in both directions.
 
 
 class Terms(NamedTuple):
@@ -285,9 +284,7 @@ def find_entries(call: OpCall, test: BoxTest = TEST, place: Place = clamp) -> En
         pairs.append(np.argwhere(test.inside(block, boxes)) + np.array((some.start, 0)))
     point, box = np.concatenate(pairs).T
     cell = place(coordinates(points[point], boxes[box], grid), grid)
-    numbers = np.where(cell < 0, -1, box * int(grid.prod()) + cell)
-    order = np.argsort(numbers, kind="stable")[np.count_nonzero(numbers < 0) :]
-    return Entries(numbers[order], point[order])
+    return Entries.of(np.where(cell < 0, -1, box * int(grid.prod()) + cell), point)
 
 
 def find_listed(call: OpCall, entries: Entries | None = None) -> Entries:

@@ -24,8 +24,6 @@ from .._shared.roiaware_scenes import Features
 
 INPUTS: Final = ("pts_idx_of_voxels", "argmax", "grad_out")
 LISTS, GRAD = "pts_idx_of_voxels", "grad_in"
-MOST_POINTS: Final = 98240
-
 
 CHECKS = (
     checks.handle("§3.7 (1)"),
@@ -41,7 +39,7 @@ CHECKS = (
     roi.at_most("boxes_num", 65535),
     roi.at_most("channels", 65535),
     # §1.4's 2048 is older than the library's limit.
-    roi.at_most("max_pts_each_voxel", MOST_POINTS),
+    roi.at_most("max_pts_each_voxel", 98240),
     checks.large(doc="§3.7 (8)"),
     checks.empty("grad_in", doc="§1.1", status=Status.BAD_PARAM),
     # Both tables, in both modes.
@@ -66,7 +64,8 @@ def precondition(call: OpCall) -> str | None:
     return None if ((named >= 0) & (named < points)).all() else "pts_idx_of_voxels names a point that does not exist"
 
 
-# The oracle: exact sums of gradients or of their quotients, rounded once.
+# By the place in a list and the counts.
+Named = Callable[[Array, Array], Array]
 
 
 def by_cell(call: OpCall, name: str) -> Array:
@@ -85,10 +84,15 @@ def terms(call: OpCall) -> roi.Terms:
         places = argmax[cell, channel].astype(np.int64) * channels + channel
         return roi.Terms(places, grads, np.ones(len(grads), np.int64), (points, channels))
     counts = by_cell(call, LISTS)[:, :1]
-    return _shares(call, int(counts.max()), lambda place, counts: (place > 0) & (place <= counts), counts[:, 0])
+    return _shares(call, int(counts.max()), is_listed, counts[:, 0])
 
 
-def _shares(call: OpCall, last: int, is_named: Callable[[Array, Array], Array], divisors: Array) -> roi.Terms:
+def is_listed(place: Array, counts: Array) -> Array:
+    """bool [V, K]: behind the count, and not behind the points."""
+    return np.asarray((place > 0) & (place <= counts))
+
+
+def _shares(call: OpCall, last: int, is_named: Named, divisors: Array) -> roi.Terms:
     """Where the points of lists share the gradients of their cells, by the place in the list, up to the last one."""
     lists, dims = by_cell(call, LISTS)[:, : 1 + last], call.tensor(GRAD).dims
     named = is_named(np.arange(lists.shape[1]), lists[:, :1])
@@ -97,13 +101,13 @@ def _shares(call: OpCall, last: int, is_named: Callable[[Array, Array], Array], 
     return roi.Terms.of_rows(lists[cell, place], values, np.maximum(divisors, 1)[cell], dims)
 
 
-def _sums(call: OpCall, added: roi.Terms) -> Mapping[str, Array]:
-    return {GRAD: added.sums(call.tensor(GRAD).dtype.storage)}
+def _grad(call: OpCall, added: roi.Terms) -> Array:
+    return added.sums(call.tensor(GRAD).dtype.storage)
 
 
 def reference(call: OpCall) -> gtest.Baseline:
-    """Every element; +0 for points that nobody names: the operator clears grad_in itself."""
-    return gtest.Baseline(_sums(call, terms(call)))
+    """Every element, exact and rounded once; +0 for points that nobody names: the operator clears grad_in itself."""
+    return gtest.Baseline({GRAD: _grad(call, terms(call))})
 
 
 def bound(call: OpCall) -> Mapping[str, gtest.Bound]:
@@ -134,14 +138,10 @@ def _last_box_wins(call: OpCall) -> Mapping[str, Array]:
     grads, last = call.array("grad_out"), np.zeros(call.tensor(GRAD).dims, call.tensor(GRAD).dtype.storage)
     number = np.arange(len(grads)).reshape(-1, 1, 1, 1, 1)
     for box in range(len(grads)):
-        own = reference(with_inputs(call, grad_out=np.where(number == box, grads, 0))).outputs[GRAD]
+        alone = with_inputs(call, grad_out=np.where(number == box, grads, 0))
+        own = _grad(alone, terms(alone))
         last = np.where(own != 0, own, last)
     return {GRAD: last}
-
-
-def _transposed(call: OpCall) -> Mapping[str, Array]:
-    right = reference(call).outputs[GRAD]
-    return {GRAD: np.ascontiguousarray(right.T).reshape(right.shape)}
 
 
 def _minus_one_is_last(call: OpCall) -> OpCall:
@@ -172,17 +172,12 @@ def _read(**changes: Callable[[Array], Array]) -> Suspect:
 
 
 def _of_mean(
-    is_named: Callable[[Array, Array], Array] = lambda place, counts: (place > 0) & (place <= counts),
-    divisors: Callable[[Array, int], Array] = lambda counts, _: counts,
-) -> Suspect:
-    """With other places that count, by the place and the counts, and divisors, by the counts and K."""
-
-    def wrong(call: OpCall) -> Mapping[str, Array]:
-        most = int(call.param("max_pts_each_voxel"))
-        own = divisors(by_cell(call, LISTS)[:, 0], most)
-        return {} if roi.is_max(call) else _sums(call, _shares(call, most, is_named, own))
-
-    return wrong
+    call: OpCall, is_named: Named = is_listed, divisors: Callable[[Array, int], Array] = lambda counts, _: counts
+) -> Mapping[str, Array]:
+    """With other places that count, and divisors, by the counts and K."""
+    most = int(call.param("max_pts_each_voxel"))
+    own = divisors(by_cell(call, LISTS)[:, 0], most)
+    return {} if roi.is_max(call) else {GRAD: _grad(call, _shares(call, most, is_named, own))}
 
 
 SUSPECTS: Final[Mapping[str, Suspect]] = {
@@ -192,14 +187,15 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
     "−1 is point 0": _read(argmax=lambda argmax: np.maximum(argmax, 0)),
     "point 0 is none": _read(argmax=lambda argmax: np.where(argmax == 0, -1, argmax)),
     "argmax counts from 1": _read(argmax=lambda argmax: argmax - 1),
-    "argmax is that of the first channel": _read(argmax=lambda argmax: np.broadcast_to(argmax[..., :1], argmax.shape)),
-    "gradients are not divided": _of_mean(divisors=lambda counts, _: np.ones_like(counts)),
-    "gradients are divided by K": _of_mean(divisors=np.full_like),
-    "gradients are divided by K − 1": _of_mean(divisors=lambda counts, most: np.full_like(counts, most - 1)),
-    "gradients are divided by one more": _of_mean(divisors=lambda counts, _: counts + 1),
-    "the count is taken for a point": _of_mean(lambda place, counts: place < counts),
-    "the last point of a list is left out": _of_mean(lambda place, counts: (place > 0) & (place < counts)),
-    "entries behind the count are read": _of_mean(lambda place, counts: place > 0 * counts),
+    "gradients are not divided": partial(_of_mean, divisors=lambda counts, _: np.ones_like(counts)),
+    "gradients are divided by K": partial(_of_mean, divisors=np.full_like),
+    "gradients are divided by K − 1": partial(_of_mean, divisors=lambda counts, most: np.full_like(counts, most - 1)),
+    "gradients are divided by one more": partial(_of_mean, divisors=lambda counts, _: counts + 1),
+    "the count is taken for a point": partial(_of_mean, is_named=lambda place, counts: place < counts),
+    "the last point of a list is left out": partial(
+        _of_mean, is_named=lambda place, counts: (place > 0) & (place < counts)
+    ),
+    "entries behind the count are read": partial(_of_mean, is_named=lambda place, counts: place > 0 * counts),
     "listed points count from 1": _read(pts_idx_of_voxels=_of_points(lambda points: points - 1)),
     "point 0 is none in lists": _read(pts_idx_of_voxels=_of_points(lambda points: np.where(points == 0, -1, points))),
     "a point that is listed twice counts once": _read(pts_idx_of_voxels=_of_points(_once)),
@@ -207,14 +203,11 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
         reference, lambda call: with_params(call, pool_method=1 - call.param("pool_method"))
     ),
     "grad_out has rows of K": as_read(reference, _strided_by_lists),
-    "grad_out is read with the channels first": _read(
-        grad_out=lambda grads: np.moveaxis(grads.reshape(grads.shape[0], grads.shape[-1], *grads.shape[1:4]), 1, 4)
-    ),
     "every box has the lists and points of the first": _read(
         pts_idx_of_voxels=lambda lists: np.broadcast_to(lists[:1], lists.shape),
         argmax=lambda argmax: np.broadcast_to(argmax[:1], argmax.shape),
     ),
-    "grad_in is written as [C, P]": _transposed,
+    "grad_in is written as [C, P]": lambda call: {GRAD: _grad(call, terms(call)).T.reshape(call.tensor(GRAD).dims)},
 }
 
 

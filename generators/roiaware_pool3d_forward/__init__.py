@@ -54,20 +54,16 @@ CHECKS = (
     checks.strided(LISTS, POOLED, doc="§1.4"),
     roi.at_most("boxes_num", 65535),
     roi.at_most("channels", 65535),
-    checks.require(
+    roi.limit(
         "points_of_cell",
         lambda call: call.param("max_pts_each_voxel") <= MOST_POINTS[call.tensor("rois").dtype],
         "max_pts_each_voxel ≤ 2976, of half 2944",
-        "released",
-        Status.NOT_SUPPORTED,
     ),
     checks.large(*ALWAYS, doc="§3.7 (8)"),
-    checks.require(
+    roi.limit(
         "pairs",
         lambda call: call.param("boxes_num") * call.param("pts_num") < 1 << 31,
         "boxes_num · pts_num must be less than 2^31",
-        "released",
-        Status.NOT_SUPPORTED,
     ),
     checks.workspace("§3.7 (9)"),
     checks.pointers(*ALWAYS, doc="§3.7 (10)"),
@@ -138,16 +134,12 @@ def _answer(call: OpCall, test: BoxTest = roi.TEST, place: roi.Place = roi.clamp
     return roi.outputs(call, roi.find_entries(call, test, place))
 
 
-def _dropped(cells: Array, grid: Array) -> Array:
-    """Where the index leaves the grid there is none."""
-    places = np.trunc(cells)
-    return np.where(((places >= 0) & (places < grid)).all(axis=1), roi.clamp(cells, grid), -1)
-
-
 # Floor and truncation are one: inside a box nothing lies before its corner.
 _PLACES: Final[Mapping[str, roi.Place]] = {
     "cells are rounded": lambda cells, grid: roi.clamp(np.rint(cells), grid),
-    "points on the top face are dropped": _dropped,
+    "points on the top face are dropped": lambda cells, grid: np.where(
+        (cells < grid).all(axis=1), roi.clamp(cells, grid), -1
+    ),
     "cells count in the order z, y, x": lambda cells, grid: roi.clamp(cells[:, ::-1], grid[::-1]),
     "x and y of cells are exchanged": lambda cells, grid: roi.clamp(cells[:, [1, 0, 2]], grid),
     "cells count from the middle of the box": lambda cells, grid: roi.clamp(cells - grid * (0.5, 0.5, 0.0), grid),
@@ -160,15 +152,12 @@ def _most(call: OpCall) -> int:
 
 
 def _reversed(own: roi.Entries) -> roi.Entries:
-    order = np.lexsort((-own.points, own.cells))
-    return roi.Entries(own.cells[order], own.points[order])
+    return roi.Entries.of(own.cells[::-1], own.points[::-1])
 
 
 def _of_first_box(call: OpCall) -> Outputs:
-    own = roi.find_entries(call)
-    cells = own.cells % math.prod(roi.shape_of(call, "channels")[1:4])
-    order = np.argsort(cells, kind="stable")
-    return roi.outputs(call, roi.Entries(cells[order], own.points[order]))
+    own, cells_of_box = roi.find_entries(call), math.prod(roi.shape_of(call, "channels")[1:4])
+    return roi.outputs(call, roi.Entries.of(own.cells % cells_of_box, own.points))
 
 
 def _all_counted(call: OpCall) -> Outputs:
@@ -177,53 +166,40 @@ def _all_counted(call: OpCall) -> Outputs:
     return {LISTS: rows}
 
 
-def _of_lists(change: Callable[[Array, Array], Array]) -> Suspect:
-    """With another table, by the right one and the number of each place in it."""
-
-    def wrong(call: OpCall) -> Outputs:
-        rows = roi.outputs(call)[LISTS]
-        return {LISTS: change(rows, np.arange(rows.shape[-1])).astype("<i4")}
-
-    return wrong
+def _of_lists(change: Callable[[Array, Array], Array], call: OpCall) -> Outputs:
+    """Another table, by the right one and the number of each place in it."""
+    rows = roi.outputs(call)[LISTS]
+    return {LISTS: change(rows, np.arange(rows.shape[-1])).astype("<i4")}
 
 
-def _of_mean(scale: Callable[[OpCall, Array], Array]) -> Suspect:
+def _of_argmax(change: Callable[[Array, Array], Array], call: OpCall) -> Outputs:
+    """Another argmax, by the right one and the table."""
+    own = roi.outputs(call)
+    return {ARGMAX: change(own[ARGMAX], own[LISTS]).astype("<i4")}
+
+
+def _of_mean(scale: Callable[[OpCall, Array], Array], call: OpCall) -> Outputs:
     """Means times that of the call and the counts."""
-
-    def wrong(call: OpCall) -> Outputs:
-        own = roi.outputs(call)
-        counts = np.maximum(own[LISTS][..., :1], 1).astype(np.float64)
-        with np.errstate(all="ignore"):
-            means = (own[POOLED] * scale(call, counts)).astype(own[POOLED].dtype)
-        return {} if roi.is_max(call) else {POOLED: means}
-
-    return wrong
+    own = roi.outputs(call)
+    counts = np.maximum(own[LISTS][..., :1], 1).astype(np.float64)
+    with np.errstate(all="ignore"):
+        means = (own[POOLED] * scale(call, counts)).astype(own[POOLED].dtype)
+    return {} if roi.is_max(call) else {POOLED: means}
 
 
-def _of_max(change: Callable[[Array, Array, Array], Outputs]) -> Suspect:
-    """Where the maximum is asked for, by the right outputs: pooled_features, argmax and the table."""
-
-    def wrong(call: OpCall) -> Outputs:
-        own = roi.outputs(call)
-        return change(own[POOLED], own[ARGMAX], own[LISTS]) if roi.is_max(call) else {}
-
-    return wrong
-
-
-def _places_in_lists(_: Array, argmax: Array, rows: Array) -> Outputs:
+def _places_in_lists(argmax: Array, rows: Array) -> Array:
     is_listed = np.arange(rows.shape[-1]) <= rows[..., :1]
     is_listed[..., 0] = False
     before = [((rows < argmax[..., c, None]) & is_listed).sum(axis=-1) for c in range(argmax.shape[-1])]
-    return {ARGMAX: np.where(argmax < 0, -1, np.stack(before, axis=-1)).astype("<i4")}
+    return np.where(argmax < 0, -1, np.stack(before, axis=-1))
 
 
-def _minus_inf_counts(best: Array, argmax: Array, rows: Array) -> Outputs:
+def _minus_inf_counts(call: OpCall) -> Outputs:
     """A cell that has points has a maximum, its first point's where all are −Inf."""
-    is_lost = (argmax < 0) & (rows[..., :1] > 0)
-    return {
-        ARGMAX: np.where(is_lost, rows[..., :2][..., -1:], argmax),
-        POOLED: np.where(is_lost, best.dtype.type(-np.inf), best),
-    }
+    own = roi.outputs(call)
+    is_lost = (own[ARGMAX] < 0) & (own[LISTS][..., :1] > 0)
+    first, lowest = own[LISTS][..., :2][..., -1:], own[POOLED].dtype.type(-np.inf)
+    return {ARGMAX: np.where(is_lost, first, own[ARGMAX]), POOLED: np.where(is_lost, lowest, own[POOLED])}
 
 
 SUSPECTS: Final[Mapping[str, Suspect]] = {
@@ -234,31 +210,22 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
     "all points of a cell are counted": _all_counted,
     "points are listed from the last to the first": lambda call: roi.outputs(call, _reversed(roi.find_entries(call))),
     "cells of one box are shared by the next": _of_first_box,
-    "listed points count from 1": _of_lists(lambda rows, place: rows + ((place > 0) & (place <= rows[..., :1]))),
-    "listed points count within 64": _of_lists(lambda rows, place: np.where(place > 0, rows % 64, rows)),
-    "places without a point have −1": _of_lists(lambda rows, place: np.where(place > rows[..., :1], -1, rows)),
-    "the list has no count": _of_lists(lambda rows, _: np.append(rows[..., 1:], 0 * rows[..., :1], axis=-1)),
-    "argmax is the place in the list": _of_max(_places_in_lists),
-    "argmax counts from 1": _of_max(lambda _, argmax, __: {ARGMAX: argmax + (argmax >= 0).astype("<i4")}),
-    "argmax of an empty cell is 0": _of_max(lambda _, argmax, __: {ARGMAX: np.maximum(argmax, 0)}),
-    "argmax is that of the first channel": _of_max(
-        lambda _, argmax, __: {ARGMAX: np.broadcast_to(argmax[..., :1], argmax.shape)}
+    "listed points count from 1": partial(
+        _of_lists, lambda rows, place: rows + ((place > 0) & (place <= rows[..., :1]))
     ),
+    "listed points count within 64": partial(_of_lists, lambda rows, place: np.where(place > 0, rows % 64, rows)),
+    "places without a point have −1": partial(_of_lists, lambda rows, place: np.where(place > rows[..., :1], -1, rows)),
+    "the list has no count": partial(_of_lists, lambda rows, _: np.append(rows[..., 1:], 0 * rows[..., :1], axis=-1)),
+    "argmax is the place in the list": partial(_of_argmax, _places_in_lists),
+    "argmax counts from 1": partial(_of_argmax, lambda argmax, _: argmax + (argmax >= 0)),
+    "argmax of an empty cell is 0": partial(_of_argmax, lambda argmax, _: np.maximum(argmax, 0)),
     "the last of equals is the largest": lambda call: roi.pool(call, _reversed(roi.find_listed(call))),
-    "the maximum starts at 0": _of_max(
-        lambda best, argmax, _: {POOLED: np.maximum(best, 0), ARGMAX: np.where(best > 0, argmax, -1)}
-    ),
-    "a maximum of −Inf counts": _of_max(_minus_inf_counts),
-    "empty cells have −Inf": _of_max(
-        lambda best, argmax, _: {POOLED: np.where(argmax < 0, best.dtype.type(-np.inf), best)}
-    ),
-    "pts_feature is read as [C, P]": as_read(
-        reference, misread(pts_feature=lambda rows: rows.reshape(rows.shape[::-1]).T)
-    ),
-    "the mean is a sum": _of_mean(lambda _, counts: counts),
-    "the mean is that of K": _of_mean(lambda call, counts: counts / _most(call)),
-    "the mean is that of all points": _of_mean(lambda call, counts: counts / call.param("pts_num")),
-    "the mean is that of one point more": _of_mean(lambda _, counts: counts / (counts + 1)),
+    "the maximum starts at 0": as_read(reference, misread(pts_feature=lambda rows: np.where(rows > 0, rows, -np.inf))),
+    "a maximum of −Inf counts": _minus_inf_counts,
+    "the mean is a sum": partial(_of_mean, lambda _, counts: counts),
+    "the mean is that of K": partial(_of_mean, lambda call, counts: counts / _most(call)),
+    "the mean is that of all points": partial(_of_mean, lambda call, counts: counts / call.param("pts_num")),
+    "the mean is that of one point more": partial(_of_mean, lambda _, counts: counts / (counts + 1)),
     "maximum and mean are exchanged": as_read(
         reference, lambda call: with_params(call, pool_method=1 - call.param("pool_method"))
     ),

@@ -14,6 +14,7 @@ from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.narrowing import wrapped
 from mluops_gtest.authoring.suspects import Suspect
 
+INPUTS, COUNTS = ("points", "voxel_size", "coors_range"), "num_points_per_voxel"
 FLOAT: Final = (DType.FLOAT,)
 INTEGERS: Final = {DType.INT32: gtest.exact()}
 
@@ -68,7 +69,7 @@ def in_cells(
 
 def precondition(call: OpCall) -> str | None:
     """Points have finite coordinates (§1.2), the space has a volume, and no rounding decides about a cell."""
-    points, size, limits = call.arrays("points", "voxel_size", "coors_range")
+    points, size, limits = call.arrays(*INPUTS)
     if points.shape[1] < 3:
         return "a point needs three coordinates"
     xyz = points[:, :3]
@@ -141,11 +142,12 @@ def in_order(
 
 Place = Callable[[Array, Array, Array], tuple[Array, Array]]
 Meet = Callable[[Array, Array], Met]
+Outputs = Mapping[str, Array]
 
 
 def voxelize(call: OpCall, place: Place = in_cells, meet: Meet = in_order) -> dict[str, Array]:
     """All outputs; `place` finds cells, `meet` numbers them."""
-    cells, inside = place(*call.arrays("points", "voxel_size", "coors_range"))
+    cells, inside = place(*call.arrays(*INPUTS))
     met = meet(cells, inside)
     # §1.3 lets the caller preset nothing: everything is owned, +0 and 0 where nothing lands.
     arrays = {name: np.zeros(arg.dims, arg.dtype.storage) for name, arg in call.outputs.items() if arg is not None}
@@ -157,7 +159,7 @@ def voxelize(call: OpCall, place: Place = in_cells, meet: Meet = in_order) -> di
     arrays["voxels"][voxels[fits], places[fits]] = call.array("points")[points[fits]]
     # §3.1 writes c_x, c_y, c_z; mmcv and the released library write z first.
     arrays["coors"][voxels[places == 0]] = cells[points[places == 0], ::-1]
-    arrays["num_points_per_voxel"][:] = np.minimum(np.bincount(voxels, minlength=most_voxels), most_points)
+    arrays[COUNTS][:] = np.minimum(np.bincount(voxels, minlength=most_voxels), most_points)
     arrays["voxel_num"][:] = voxels.max(initial=-1) + 1
     return arrays
 
@@ -204,23 +206,16 @@ _MEETS: Final[Mapping[str, Meet]] = {
 }
 
 
-def _moving(change: Callable[[Met, int, int], Array]) -> Suspect:
+def _moving(change: Callable[[Met, int, int], Array], call: OpCall) -> Outputs:
     """Other voxels, −1 for none, of what is met, by that, max_voxels and max_points."""
-
-    def outputs(call: OpCall) -> Mapping[str, Array]:
-        def meet(*cells: Array) -> Met:
-            met = in_order(*cells)
-            voxels = change(met, call.param("max_voxels"), call.param("max_points"))
-            return numbered(met.points[voxels >= 0], voxels[voxels >= 0])
-
-        return voxelize(call, meet=meet)
-
-    return outputs
+    met = in_order(*in_cells(*call.arrays(*INPUTS)))
+    voxels = change(met, call.param("max_voxels"), call.param("max_points"))
+    return voxelize(call, meet=lambda *_: numbered(met.points[voxels >= 0], voxels[voxels >= 0]))
 
 
-def _only(taken: Callable[[Met, int, int], Array]) -> Suspect:
+def _only(is_taken: Callable[[Met, int, int], Array], call: OpCall) -> Outputs:
     """Some of the points, by the same."""
-    return _moving(lambda met, *limits: np.where(taken(met, *limits), met.voxels, -1))
+    return _moving(lambda met, *limits: np.where(is_taken(met, *limits), met.voxels, -1), call)
 
 
 def is_used(call: OpCall) -> Array:
@@ -230,40 +225,47 @@ def is_used(call: OpCall) -> Array:
 
 def _points_of_cells(call: OpCall) -> Array:
     """How many points lie in each cell that one is in."""
-    return np.bincount(in_order(*in_cells(*call.arrays("points", "voxel_size", "coors_range"))).voxels)
+    return np.bincount(in_order(*in_cells(*call.arrays(*INPUTS))).voxels)
 
 
-def _written(output: str, change: Callable[[Array, OpCall], Array]) -> Suspect:
+def _written(output: str, change: Callable[[Array, OpCall], Array], call: OpCall) -> Outputs:
     """Other values of one output, by the right ones and the call."""
-
-    def outputs(call: OpCall) -> Mapping[str, Array]:
-        right = voxelize(call)[output]
-        return {output: change(right, call).astype(right.dtype)}
-
-    return outputs
+    right = voxelize(call)[output]
+    return {output: change(right, call).astype(right.dtype)}
 
 
-COUNTS: Final = "num_points_per_voxel"
 SUSPECTS: Final[Mapping[str, Suspect]] = {
     **{words: partial(voxelize, place=place) for words, place in _PLACES.items()},
     **{words: partial(voxelize, meet=meet) for words, meet in _MEETS.items()},
-    "nothing counts any more when a cell finds no voxel": _only(lambda met, n, _: np.cumsum(met.voxels >= n) == 0),
-    "points of cells without a voxel go to the last voxel": _moving(lambda met, n, _: np.minimum(met.voxels, n - 1)),
-    "the last points of a voxel are taken": _only(
-        lambda met, _, s: met.places >= np.bincount(met.voxels)[met.voxels] - s
+    "nothing counts any more when a cell finds no voxel": partial(
+        _only, lambda met, n, _: np.cumsum(met.voxels >= n) == 0
     ),
-    "max_voxels limits points, too, as §3.1 prints": _only(lambda met, n, _: met.places < n),
-    "counts are not limited": _written(
-        COUNTS, lambda counts, call: np.append(_points_of_cells(call), 0 * counts)[: len(counts)]
+    "points of cells without a voxel go to the last voxel": partial(
+        _moving, lambda met, n, _: np.minimum(met.voxels, n - 1)
     ),
-    "counts are those of the next voxel": _written(COUNTS, lambda counts, _: np.roll(counts, -1)),
-    "voxel_num counts all cells": _written("voxel_num", lambda _, call: np.array([len(_points_of_cells(call))])),
-    "voxel_num is max_voxels": _written("voxel_num", lambda _, call: np.array([call.param("max_voxels")])),
-    "coors stand as x, y, z": _written("coors", lambda coors, _: coors[:, ::-1]),
-    "coors count from 1": _written("coors", lambda coors, call: coors + is_used(call)[:, None]),
-    "coors of no voxel are −1": _written("coors", lambda coors, call: np.where(is_used(call)[:, None], coors, -1)),
-    "only coordinates are copied": _written("voxels", lambda voxels, _: voxels * (np.arange(voxels.shape[2]) < 3)),
-    "voxels stand as [S, V, F]": _written("voxels", lambda voxels, _: voxels.swapaxes(0, 1).reshape(voxels.shape)),
+    "the last points of a voxel are taken": partial(
+        _only, lambda met, _, s: met.places >= np.bincount(met.voxels)[met.voxels] - s
+    ),
+    "max_voxels limits points, too, as §3.1 prints": partial(_only, lambda met, n, _: met.places < n),
+    "counts are not limited": partial(
+        _written, COUNTS, lambda counts, call: np.append(_points_of_cells(call), 0 * counts)[: len(counts)]
+    ),
+    "counts are those of the next voxel": partial(_written, COUNTS, lambda counts, _: np.roll(counts, -1)),
+    "voxel_num counts all cells": partial(
+        _written, "voxel_num", lambda _, call: np.array([len(_points_of_cells(call))])
+    ),
+    "voxel_num is max_voxels": partial(_written, "voxel_num", lambda _, call: np.array([call.param("max_voxels")])),
+    "coors stand as x, y, z": partial(_written, "coors", lambda coors, _: coors[:, ::-1]),
+    "coors count from 1": partial(_written, "coors", lambda coors, call: coors + is_used(call)[:, None]),
+    "coors of no voxel are −1": partial(
+        _written, "coors", lambda coors, call: np.where(is_used(call)[:, None], coors, -1)
+    ),
+    "only coordinates are copied": partial(
+        _written, "voxels", lambda voxels, _: voxels * (np.arange(voxels.shape[2]) < 3)
+    ),
+    "voxels stand as [S, V, F]": partial(
+        _written, "voxels", lambda voxels, _: voxels.swapaxes(0, 1).reshape(voxels.shape)
+    ),
 }
 
 
@@ -292,7 +294,7 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     return {
         "voxels": voxels,
         "coors": lambda voxel, axis: found[voxel][0][2 - axis],
-        "num_points_per_voxel": lambda voxel: len(found[voxel][1]),
+        COUNTS: lambda voxel: len(found[voxel][1]),
         "voxel_num": lambda _: sum(bool(mine) for _, mine in found),
     }
 
@@ -304,7 +306,7 @@ def kernel(call: OpCall) -> Status:
     """Check the call, then give every point its place."""
     if (early := _early_status(call)) is not None:
         return early
-    points, size, limits = call.arrays("points", "voxel_size", "coors_range")
+    points, size, limits = call.arrays(*INPUTS)
     cells = np.floor((points[:, :3] - limits[:3]) / size)
     grid = np.floor(((limits[3:] - limits[:3]) / size).astype(np.float64) + 0.5)
     numbers = np.flatnonzero(((cells >= 0) & (cells < grid)).all(axis=1))
@@ -355,7 +357,7 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
     """Write all outputs."""
     import torch
 
-    points, size, limits = (inputs[name] for name in ("points", "voxel_size", "coors_range"))
+    points, size, limits = (inputs[name] for name in INPUTS)
     for output in outputs.values():
         output.zero_()
     cells = torch.floor((points[:, :3] - limits[:3]) * (1 / size))
@@ -378,7 +380,7 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
     # Integers of the same size: NaN payloads pass unchanged.
     outputs["voxels"].view(torch.int32)[voxels[fits], places[fits]] = points.view(torch.int32)[numbers[fits]]
     outputs["coors"][:found] = rows[order[:found]].flip(1).to(torch.int32)
-    outputs["num_points_per_voxel"][:found] = counts[:found].clamp(max=most_points).to(torch.int32)
+    outputs[COUNTS][:found] = counts[:found].clamp(max=most_points).to(torch.int32)
     outputs["voxel_num"].fill_(found)
 
 
