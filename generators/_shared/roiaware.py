@@ -263,9 +263,6 @@ def _to_odd(value: Fraction) -> float:
     return near
 
 
-# What forward gives.
-
-
 def is_max(call: OpCall) -> bool:
     """The largest features are asked for; else their mean."""
     return bool(call.param("pool_method") == MAX)

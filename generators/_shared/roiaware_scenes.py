@@ -199,8 +199,6 @@ def borders(
     return _complete_output(draw, p, dtype, box[None], pts, values)
 
 
-# What fuzzing draws.
-
 _FINITE: Final = tuple(kind for kind in get_args(Features) if kind not in ("nan", "tiny"))
 _HEADINGS: Final = (0.0, 0.5, math.pi / 4, -math.pi / 2, math.pi, 9.5, -3.0, 100.0)
 

@@ -393,9 +393,6 @@ def _complete_output(
     return RecipeOutput(inputs, params, outputs={GRAD: result[GRAD].shape})
 
 
-# What fuzzing draws.
-
-
 def draw_call(at: Mapping[str, Any]) -> Drawn:
     """A call of one of the recipes."""
     own = {"scene": {"objects": at["few"]}, "cells": {"counts": (at["pts_num"] // 4,)}}

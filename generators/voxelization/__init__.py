@@ -109,9 +109,6 @@ def _quotients(values: Array, low: Array, size: Array) -> tuple[Array, Array]:
     return quotient, np.where(is_exact, 0.0, error)
 
 
-# The oracle: equal cells are found by sorting.
-
-
 class Met(NamedTuple):
     """Of the points inside the grid, in order: their numbers, the voxel of each, and its place in there."""
 
@@ -146,7 +143,7 @@ Outputs = Mapping[str, Array]
 
 
 def voxelize(call: OpCall, place: Place = in_cells, meet: Meet = in_order) -> dict[str, Array]:
-    """All outputs; `place` finds cells, `meet` numbers them."""
+    """All outputs; `place` finds cells, `meet` finds equal ones by sorting, and numbers them."""
     cells, inside = place(*call.arrays(*INPUTS))
     met = meet(cells, inside)
     # §1.3 lets the caller preset nothing: everything is owned, +0 and 0 where nothing lands.
@@ -178,7 +175,6 @@ def theory(call: OpCall) -> gtest.Theory:
 
 
 # Mistakes that kernels make: where points are, which of them share a voxel, and what is written.
-
 
 _PLACES: Final[Mapping[str, Place]] = {
     "coordinates are cut off, not rounded down": partial(in_cells, down=np.trunc),
@@ -213,9 +209,9 @@ def _moving(change: Callable[[Met, int, int], Array], call: OpCall) -> Outputs:
     return voxelize(call, meet=lambda *_: numbered(met.points[voxels >= 0], voxels[voxels >= 0]))
 
 
-def _only(is_taken: Callable[[Met, int, int], Array], call: OpCall) -> Outputs:
+def _only(is_taken: Callable[[Met, int, int], Array]) -> Suspect:
     """Some of the points, by the same."""
-    return _moving(lambda met, *limits: np.where(is_taken(met, *limits), met.voxels, -1), call)
+    return partial(_moving, lambda met, *limits: np.where(is_taken(met, *limits), met.voxels, -1))
 
 
 def is_used(call: OpCall) -> Array:
@@ -228,44 +224,33 @@ def _points_of_cells(call: OpCall) -> Array:
     return np.bincount(in_order(*in_cells(*call.arrays(*INPUTS))).voxels)
 
 
-def _written(output: str, change: Callable[[Array, OpCall], Array], call: OpCall) -> Outputs:
+def _written(output: str, change: Callable[[Array, OpCall], Array]) -> Suspect:
     """Other values of one output, by the right ones and the call."""
-    right = voxelize(call)[output]
-    return {output: change(right, call).astype(right.dtype)}
+    return lambda call: {output: change(voxelize(call)[output], call)}
 
 
 SUSPECTS: Final[Mapping[str, Suspect]] = {
     **{words: partial(voxelize, place=place) for words, place in _PLACES.items()},
     **{words: partial(voxelize, meet=meet) for words, meet in _MEETS.items()},
-    "nothing counts any more when a cell finds no voxel": partial(
-        _only, lambda met, n, _: np.cumsum(met.voxels >= n) == 0
-    ),
+    "nothing counts any more when a cell finds no voxel": _only(lambda met, n, _: np.cumsum(met.voxels >= n) == 0),
     "points of cells without a voxel go to the last voxel": partial(
         _moving, lambda met, n, _: np.minimum(met.voxels, n - 1)
     ),
-    "the last points of a voxel are taken": partial(
-        _only, lambda met, _, s: met.places >= np.bincount(met.voxels)[met.voxels] - s
+    "the last points of a voxel are taken": _only(
+        lambda met, _, s: met.places >= np.bincount(met.voxels)[met.voxels] - s
     ),
-    "max_voxels limits points, too, as §3.1 prints": partial(_only, lambda met, n, _: met.places < n),
-    "counts are not limited": partial(
-        _written, COUNTS, lambda counts, call: np.append(_points_of_cells(call), 0 * counts)[: len(counts)]
+    "max_voxels limits points, too, as §3.1 prints": _only(lambda met, n, _: met.places < n),
+    "counts are not limited": _written(
+        COUNTS, lambda counts, call: np.append(_points_of_cells(call), 0 * counts)[: len(counts)]
     ),
-    "counts are those of the next voxel": partial(_written, COUNTS, lambda counts, _: np.roll(counts, -1)),
-    "voxel_num counts all cells": partial(
-        _written, "voxel_num", lambda _, call: np.array([len(_points_of_cells(call))])
-    ),
-    "voxel_num is max_voxels": partial(_written, "voxel_num", lambda _, call: np.array([call.param("max_voxels")])),
-    "coors stand as x, y, z": partial(_written, "coors", lambda coors, _: coors[:, ::-1]),
-    "coors count from 1": partial(_written, "coors", lambda coors, call: coors + is_used(call)[:, None]),
-    "coors of no voxel are −1": partial(
-        _written, "coors", lambda coors, call: np.where(is_used(call)[:, None], coors, -1)
-    ),
-    "only coordinates are copied": partial(
-        _written, "voxels", lambda voxels, _: voxels * (np.arange(voxels.shape[2]) < 3)
-    ),
-    "voxels stand as [S, V, F]": partial(
-        _written, "voxels", lambda voxels, _: voxels.swapaxes(0, 1).reshape(voxels.shape)
-    ),
+    "counts are those of the next voxel": _written(COUNTS, lambda counts, _: np.roll(counts, -1)),
+    "voxel_num counts all cells": _written("voxel_num", lambda _, call: np.array([len(_points_of_cells(call))])),
+    "voxel_num is max_voxels": _written("voxel_num", lambda _, call: np.array([call.param("max_voxels")])),
+    "coors stand as x, y, z": _written("coors", lambda coors, _: coors[:, ::-1]),
+    "coors count from 1": _written("coors", lambda coors, call: coors + is_used(call)[:, None]),
+    "coors of no voxel are −1": _written("coors", lambda coors, call: np.where(is_used(call)[:, None], coors, -1)),
+    "only coordinates are copied": _written("voxels", lambda voxels, _: voxels * (np.arange(voxels.shape[2]) < 3)),
+    "voxels stand as [S, V, F]": _written("voxels", lambda voxels, _: voxels.swapaxes(0, 1).reshape(voxels.shape)),
 }
 
 
