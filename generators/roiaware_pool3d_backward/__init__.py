@@ -187,6 +187,7 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
     "−1 is point 0": _read(argmax=lambda argmax: np.maximum(argmax, 0)),
     "point 0 is none": _read(argmax=lambda argmax: np.where(argmax == 0, -1, argmax)),
     "argmax counts from 1": _read(argmax=lambda argmax: argmax - 1),
+    "argmax is that of the first channel": _read(argmax=lambda argmax: np.broadcast_to(argmax[..., :1], argmax.shape)),
     "gradients are not divided": partial(_of_mean, divisors=lambda counts, _: np.ones_like(counts)),
     "gradients are divided by K": partial(_of_mean, divisors=np.full_like),
     "gradients are divided by K − 1": partial(_of_mean, divisors=lambda counts, most: np.full_like(counts, most - 1)),
@@ -194,6 +195,9 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
     "the count is taken for a point": partial(_of_mean, is_named=lambda place, counts: place < counts),
     "the last point of a list is left out": partial(
         _of_mean, is_named=lambda place, counts: (place > 0) & (place < counts)
+    ),
+    "the first point of a list is left out": partial(
+        _of_mean, is_named=lambda place, counts: (place > 1) & (place <= counts)
     ),
     "entries behind the count are read": partial(_of_mean, is_named=lambda place, counts: place > 0 * counts),
     "listed points count from 1": _read(pts_idx_of_voxels=_of_points(lambda points: points - 1)),
@@ -207,6 +211,7 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
         pts_idx_of_voxels=lambda lists: np.broadcast_to(lists[:1], lists.shape),
         argmax=lambda argmax: np.broadcast_to(argmax[:1], argmax.shape),
     ),
+    "every gradient goes to the next point": lambda call: {GRAD: np.roll(_grad(call, terms(call)), 1, axis=0)},
     "grad_in is written as [C, P]": lambda call: {GRAD: _grad(call, terms(call)).T.reshape(call.tensor(GRAD).dims)},
 }
 

@@ -9,7 +9,7 @@ from mluops_gtest.authoring.roundings import through_half
 from mluops_gtest.authoring.suspects import misread
 
 from .._shared.wrong_boxes import every_suspect
-from . import GRAD, OPERATOR, kernel, terms
+from . import GRAD, INPUTS, OPERATOR, kernel, terms
 
 
 def _add_one(call: OpCall) -> None:
@@ -36,9 +36,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *mistakes.tails_left(kernel, GRAD, 1, "channels", (16, 32)),
     *mistakes.tails_left(kernel, GRAD, 0, "points", (16, 32)),
     mistakes.part_left(kernel, GRAD, 0, "points"),
+    mistakes.part_left(kernel, GRAD, 1, "channels"),
     mistakes.cached_by_shape(kernel),
     mistakes.first_length_kept(kernel, GRAD, 0, "points"),
     mistakes.first_param_kept(kernel, "pool_method"),
-    mistakes.input_cleared(kernel, "grad_out"),
-    mistakes.input_cleared(kernel, "argmax"),
+    *(mistakes.input_cleared(kernel, name) for name in INPUTS),
 )
