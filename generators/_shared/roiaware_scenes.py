@@ -59,13 +59,10 @@ def draw_features(draw: Draw, dtype: DType, shape: tuple[int, int], kind: Featur
             signed: Array = values[(rows + stream.integers(0, 3, shape)) % 3]
             return signed
     drawn = stream.mantissas(shape, dtype=storage)
-    if kind == "full":
-        return drawn
-    if kind == "negative":
-        return -np.abs(drawn)
-    value = {"inf": np.inf, "negative_inf": -np.inf, "nan": np.nan}.get(
-        kind, 3 * np.finfo(dtype.storage).smallest_subnormal
-    )
+    if kind in ("full", "negative"):
+        return drawn if kind == "full" else -np.abs(drawn)
+    tiny = 3 * np.finfo(dtype.storage).smallest_subnormal
+    value = {"inf": np.inf, "negative_inf": -np.inf, "nan": np.nan, "tiny": tiny}[kind]
     odd: Array = np.where((rows + np.arange(shape[1])) % 2, drawn, drawn.dtype.type(value))
     if kind == "negative_inf":
         odd[:, 0] = value

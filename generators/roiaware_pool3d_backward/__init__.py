@@ -343,28 +343,29 @@ def tables(
     """Tables of that kind."""
     p = scenes.complete(params)
     shape = tuple(int(p[name]) for name in ("boxes_num", *roi.GRID))
-    number, most, channels = int(np.prod(shape)), int(p["max_pts_each_voxel"]), int(p["channels"])
+    number, most, channels = math.prod(shape), int(p["max_pts_each_voxel"]), int(p["channels"])
+    one = min(1, most - 1)
     counts = draw.stream("counts").integers(0, most, number)
     lists = draw.stream("lists").integers(0, points, (number, most))
     argmax = draw.stream("argmax").integers(-1, points, (number, channels))
     match kind:
         case "any":
-            counts[[0, -1]] = np.minimum(1, most - 1)
+            counts[[0, -1]] = one
             for table in (lists[:, 1:], argmax):
                 table[0], table[-1] = 0, points - 1
         case "distinct":
             if points < number:
                 raise ValueError(f"{number} cells have no point each; there are {points}")
-            counts[:] = min(1, most - 1)
+            counts[:] = one
             lists[:, 1:2] = _sample(draw, "listed", points, number)[:, None]
             argmax = np.stack([_sample(draw, f"argmax {c}", points, number) for c in range(channels)], axis=1)
         case "one_point":
-            counts[:] = min(1, most - 1)
+            counts[:] = one
             lists[:], argmax[:] = points // 2, points // 2
         case "ends":
             lists, argmax = (np.where(table % 2, points - 1, 0) for table in (lists, argmax))
         case "counts":
-            counts = np.array((0, min(1, most - 1), most - 1))[np.arange(number) % 3]
+            counts = np.array((0, one, most - 1))[np.arange(number) % 3]
         case "twice":
             if most < 3:
                 raise ValueError("lists of two points need K ≥ 3")
@@ -374,8 +375,8 @@ def tables(
         case "empty":
             counts[:], argmax[:] = 0, -1
     lists[:, 0] = counts
-    made = {"pts_idx_of_voxels": lists.reshape(*shape, most), "argmax": argmax.reshape(*shape, channels)}
-    return _complete_output(draw, p, dtype, {name: table.astype("<i4") for name, table in made.items()}, points, grads)
+    given = {name: table.reshape(*shape, -1).astype("<i4") for name, table in ((LISTS, lists), ("argmax", argmax))}
+    return _complete_output(draw, p, dtype, given, points, grads)
 
 
 def _sample(draw: Draw, name: str, points: int, number: int) -> Array:
