@@ -82,7 +82,7 @@ CHOSEN = {
     "tin_shift_backward": {"reversed": "released_twin_float", "interleaved_groups": "released_twin_float"},
     "tin_shift_forward": {"reversed": "released_twin_float", "interleaved_groups": "released_twin_float"},
     "voxel_pooling_forward": {"last_wins": "bevdepth_twin", "half_sums": "crowded_1025"},
-    "voxelization": {"coors_stand_as_x_y_z": "network_centerpoint_twin", "x_unchecked": "all_cells"},
+    "voxelization": {"coors_stand_as_x_y_z": "network_centerpoint_twin", "no_limit_of_x_counts": "all_cells"},
 }
 # Mistakes of examples/c_backend/bugs.h, each with the case to begin with.
 PLANTED = {

@@ -11,17 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    Array,
-    Check,
-    DType,
-    OpCall,
-    ParamField,
-    ParamMessage,
-    Status,
-    checks,
-    diff1_and_diff2,
-)
+import mluops_gtest.authoring as gtest
+from mluops_gtest.authoring import Array, DType, OpCall, Operator, ParamField, Status, checks
 from mluops_gtest.authoring.sum_of_terms import SumOfTerms
 from mluops_gtest.authoring.sums import assert_conditioned
 
@@ -29,83 +20,77 @@ from .boxes import BoxTest, blocks, is_on_lattice, local
 
 MAX, AVERAGE = 0, 1
 GRID: Final = ("out_x", "out_y", "out_z")
-FLOATS: Final = (DType.FLOAT, DType.HALF)
 CELLS: Final = "boxes_num, out_x, out_y, out_z"
-TABLES: Final = ("pts_idx_of_voxels", "argmax")
-MOST: Final = 65535
+LISTS, OF_CHANNELS = f"[{CELLS}, max_pts_each_voxel]", f"[{CELLS}, channels]"
+FLOATS: Final = (DType.FLOAT, DType.HALF)
 # §1.5.1 asks for ten times the error of a GPU.
-CRITERIA: Final = {DType.FLOAT: diff1_and_diff2(1e-5), DType.HALF: diff1_and_diff2(3e-3)}
+CRITERIA: Final = {DType.FLOAT: gtest.diff1_and_diff2(1e-5), DType.HALF: gtest.diff1_and_diff2(3e-3)}
+# Gives of coordinates in cells and the grid the number of the cell in its box.
+Place = Callable[[Array, Array], Array]
 # How far the cell of a point may be off: so much of what the local coordinate adds up, and of the number of cells.
 _ERROR: Final = {DType.FLOAT: 2e-6, DType.HALF: 2.0**-8}
-# Half sums of 127 values are off by up to 1.6e-3 of 3e-3.
+# More halves, added in half, leave the criterion; sums of 127 are off by up to 1.6e-3 of 3e-3.
+_MOST_HALVES: Final = 128
 _ROOM: Final = {DType.FLOAT: 4.0, DType.HALF: 1.5}
 # Terms that the conditioning test looks at.
 _TESTED: Final = 1 << 20
 
 
-def roiaware_params(field: str, number: int, message: str, *names: str) -> ParamMessage:
+def roiaware_params(direction: str, number: int, *names: str) -> gtest.ParamMessage:
     """pool_method and these, none of which is less than 1; K is 128 where nothing is said."""
     others = (
         ParamField(name, n, least=1, default=128 if name == "max_pts_each_voxel" else 0)
         for n, name in enumerate(names, 2)
     )
-    return ParamMessage(
-        field, number, message, (ParamField("pool_method", 1, default=0, allowed=(MAX, AVERAGE)), *others)
+    fields = (ParamField("pool_method", 1, default=0, allowed=(MAX, AVERAGE)), *others)
+    return gtest.ParamMessage(
+        f"roiaware_pool3d_{direction}_param", number, f"RoiawarePool3d{direction.title()}Param", fields
     )
 
 
-def at_most(param: str, most: int) -> Check:
+def limit(name: str, holds: Callable[[OpCall], bool], message: str) -> gtest.Check:
+    """A check of the library alone."""
+    return checks.require(name, holds, message, "released", Status.NOT_SUPPORTED)
+
+
+def at_most(param: str, most: int) -> gtest.Check:
     """The library's limit of a parameter."""
-    return checks.require(
-        f"{param}_limit",
-        lambda call: call.param(param) <= most,
-        f"{param} must be at most {most}",
-        "released",
-        Status.NOT_SUPPORTED,
-    )
+    return limit(f"{param}_limit", lambda call: call.param(param) <= most, f"{param} must be at most {most}")
 
 
-def numbers_of(call: OpCall) -> dict[str, int]:
-    """All parameters."""
-    return {name: int(call.param(name)) for name in call.params or {}}
+def kernel_refusal(operator: Operator, call: OpCall, most: int, late: str = "", **lengths: int) -> Status | None:
+    """What a kernel answers to tensors that do not have the declared shapes and types, and beyond its limits.
 
-
-def kernel_refusal(call: OpCall, dims_of: Mapping[str, tuple[int, ...]], most: int, late: str = "") -> Status | None:
-    """What a kernel answers to tensors that have not these dims, and beyond its limits; None where it computes.
-
-    `late` is asked behind the others, and of the maximum alone.
+    `lengths` are those of symbols that are no parameter; `late` is asked behind the others, and of the maximum alone.
     """
-    tensors = {name: {**call.inputs, **call.outputs}[name] for name in dims_of}
-    given = [arg for arg in tensors.values() if arg is not None]
-    kinds = {arg.dtype for arg in given if arg.dtype in FLOATS}
+    tensors = {**call.inputs, **call.outputs}
+    sizes = {**{name: int(call.param(name)) for name in call.params or {}}, **lengths}
+    method = sizes.pop("pool_method")
 
     def fits(name: str) -> bool:
-        arg = tensors[name]
-        kind = {DType.INT32} if name in TABLES else kinds
-        return arg is not None and arg.dims == dims_of[name] and {arg.dtype} == kind
+        arg, spec = tensors[name], operator.tensor(name)
+        dims = tuple(int(sizes.get(axis, axis)) for axis in spec.shape.strip("[]").split(", "))
+        return arg is not None and arg.dims == dims and arg.dtype in spec.dtypes
 
-    numbers = numbers_of(call)
-    sizes = [size for name, size in numbers.items() if name != "pool_method"]
-    if call.handle is None or not all(fits(name) for name in tensors if name != late):
+    given = [arg for arg in tensors.values() if arg is not None]
+    last = tensors.get(late)
+    asked = [arg for arg in given if arg is not last]
+    kinds = {arg.dtype for arg in asked if arg.dtype in FLOATS}
+    if call.handle is None or not all(fits(name) for name in tensors if name != late) or len(kinds) > 1:
         return Status.BAD_PARAM
-    if numbers["pool_method"] not in (0, 1) or min(sizes) <= 0 or any(0 in dims for dims in dims_of.values()):
+    if method not in (0, 1) or min(sizes.values()) <= 0:
         return Status.BAD_PARAM
-    asked = [arg for arg in given if arg is not tensors.get(late)]
-    if any(arg.desc.is_strided for arg in given) or max(numbers["boxes_num"], numbers["channels"]) > 65535:
+    if any(arg.desc.is_strided for arg in given) or max(sizes["boxes_num"], sizes["channels"]) > 65535:
         return Status.NOT_SUPPORTED
-    if numbers["max_pts_each_voxel"] > most or any(arg.desc.is_large for arg in asked):
+    if sizes["max_pts_each_voxel"] > most or any(arg.desc.is_large for arg in asked):
         return Status.NOT_SUPPORTED
-    if numbers["boxes_num"] * numbers.get("pts_num", 0) > 2**31 - 1:
+    if sizes["boxes_num"] * sizes.get("pts_num", 0) > 2**31 - 1:
         return Status.NOT_SUPPORTED
     if (call.workspace is None and call.workspace_size > 0) or any(arg.null for arg in asked):
         return Status.BAD_PARAM
-    last = tensors.get(late)
-    if late and numbers["pool_method"] == 0 and (last is None or last.null or not fits(late)):
+    if late and method == 0 and (last is None or last.null or not fits(late)):
         return Status.BAD_PARAM
     return Status.ARCH_MISMATCH if call.handle.arch < 370 else None
-
-
-# Which cell a point lies in.
 
 
 def coordinates(points: Array, boxes: Array, grid: Array) -> Array:
@@ -120,25 +105,20 @@ def coordinates(points: Array, boxes: Array, grid: Array) -> Array:
 
 
 def clamp(cells: Array, grid: Array) -> Array:
-    """int64 [E]: the cell in its box. §3.2 drops what leaves the grid, the top face with it; code and mmcv clamp."""
-    return flat(np.clip(np.trunc(cells), 0, grid - 1), grid)
-
-
-def flat(cells: Array, grid: Array) -> Array:
-    """int64 [E]: cells [E, 3] in the order x, y, z."""
-    i, j, k = np.nan_to_num(cells).astype(np.int64).T
+    """int64 [E]: the cell in its box, in the order x, y, z."""
+    # §3.2 drops what leaves the grid, the top face with it; code and mmcv clamp.
+    i, j, k = np.nan_to_num(np.clip(np.trunc(cells), 0, grid - 1)).astype(np.int64).T
     numbers: Array = (i * int(grid[1]) + j) * int(grid[2]) + k
     return numbers
 
 
 @dataclass(frozen=True, slots=True)
 class CellTest(BoxTest):
-    """Which points are inside a box, and in which of its cells; −1 is none."""
+    """Which points are inside a box, and whether rounding decides that or the cell."""
 
     # §1.2's text and code; its formula |z − cz| ≤ dz/2 forgets that cz is at the bottom. No side is widened.
     bottom: bool = True
     grid: tuple[int, ...] = (1, 1, 1)
-    place: Callable[[Array, Array], Array] = clamp
 
     def undecided(self, points: Array, boxes: Array, dtype: DType) -> Array:
         """bool: some evaluation in that type may find another answer, or another cell."""
@@ -167,7 +147,10 @@ class CellTest(BoxTest):
         return is_near
 
 
-def cell_test(params: Any) -> CellTest:
+TEST: Final = CellTest()
+
+
+def cell_test(params: Mapping[str, Any]) -> CellTest:
     """The test of a call with these parameters."""
     return CellTest(grid=tuple(int(params[name]) for name in GRID))
 
@@ -178,68 +161,26 @@ class Entries(NamedTuple):
     cells: Array
     points: Array
 
-    @property
-    def starts(self) -> Array:
-        """int64 [G]: where cells that have points begin."""
-        return np.flatnonzero(np.diff(self.cells, prepend=-1))
-
-    @property
-    def counts(self) -> Array:
-        """int64 [G]: how many each of those cells has."""
-        return np.diff(self.starts, append=len(self.cells))
-
-    @property
-    def groups(self) -> Array:
-        """int64 [E]: which of those cells it is."""
-        return np.repeat(np.arange(len(self.counts)), self.counts)
+    @classmethod
+    def of(cls, cells: Array, points: Array) -> "Entries":
+        """By cell, and then in this order; −1 is no cell."""
+        order = np.argsort(cells, kind="stable")[np.count_nonzero(cells < 0) :]
+        return cls(cells[order], points[order])
 
     @property
     def ranks(self) -> Array:
         """int64 [E]: how many of the cell come before."""
-        return np.arange(len(self.cells)) - self.starts[self.groups]
+        return np.arange(len(self.cells)) - np.searchsorted(self.cells, self.cells)
+
+    @property
+    def counts(self) -> Array:
+        """int64 [E]: how many the cell has."""
+        return np.searchsorted(self.cells, self.cells, "right") - np.searchsorted(self.cells, self.cells)
 
     def first(self, most: int) -> "Entries":
         """The first so many of each cell."""
-        is_kept = self.ranks < most
-        return Entries(self.cells[is_kept], self.points[is_kept])
-
-
-def find_entries(points: Array, boxes: Array, test: CellTest) -> Entries:
-    """All points [P, 3] in the cells of boxes [N, 7]."""
-    pairs = [np.empty((0, 2), np.int64)]
-    for _, some, block in blocks(points[None], boxes[None]):
-        pairs.append(np.argwhere(test.inside(block, boxes)) + np.array((some.start, 0)))
-    point, box = np.concatenate(pairs).T
-    grid = np.array(test.grid, np.int64)
-    cell = test.place(coordinates(points[point], boxes[box], grid), grid)
-    numbers = np.where(cell < 0, -1, box * int(grid.prod()) + cell)
-    order = np.argsort(numbers, kind="stable")[np.count_nonzero(numbers < 0) :]
-    return Entries(numbers[order], point[order])
-
-
-def table(entries: Entries, shape: tuple[int, ...]) -> Array:
-    """pts_idx_of_voxels int32 [N, X, Y, Z, K]: the count, the points, zeros."""
-    rows = np.zeros((int(np.prod(shape[:-1])), shape[-1]), "<i4")
-    rows[entries.cells[entries.starts], 0] = entries.counts
-    rows[entries.cells, 1 + entries.ranks] = entries.points
-    return rows.reshape(shape)
-
-
-def pool_max(features: Array, entries: Entries, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """The largest feature and its point, the first of equals; +0 and −1 where there is none, or −Inf alone."""
-    pooled = np.zeros((int(np.prod(shape[:-1])), shape[-1]), features.dtype)
-    argmax = np.full(pooled.shape, -1, "<i4")
-    if len(entries.cells):
-        starts = entries.starts
-        values = features[entries.points].astype(np.float32)
-        best = np.maximum.reduceat(values, starts, axis=0)
-        rank = np.where(values == best[entries.groups], entries.ranks[:, None], len(values))
-        first = np.minimum(np.minimum.reduceat(rank, starts, axis=0) + starts[:, None], len(values) - 1)
-        where = entries.cells[starts]
-        # mmcv starts at −1e50, which is −Inf: a maximum of −Inf is none.
-        argmax[where] = np.where(best == -np.inf, -1, entries.points[first])
-        pooled[where] = np.where(best == -np.inf, 0, best)
-    return pooled.reshape(shape), argmax.reshape(shape)
+        is_early = self.ranks < most
+        return Entries(self.cells[is_early], self.points[is_early])
 
 
 class Terms(NamedTuple):
@@ -296,6 +237,8 @@ class Terms(NamedTuple):
 
     def assert_sums_pass(self, dtype: DType) -> None:
         """In any order, even in half where terms are, sums stay within the criterion."""
+        if dtype is DType.HALF and self.met.max() > _MOST_HALVES:
+            raise ValueError(f"a sum of more than {_MOST_HALVES} halves may be wrong by more than the criterion")
         if len(self.places) and np.isfinite(self.values).all():
             of = SumOfTerms(
                 self.quotients[None, :, None], target=self.places[None, :, None], count=math.prod(self.shape)
@@ -312,46 +255,64 @@ def _to_odd(value: Fraction) -> float:
     return near
 
 
-def shape_of(call: OpCall, last: str) -> tuple[int, ...]:
-    """[N, X, Y, Z, last]: the dims that parameters give."""
-    return tuple(int(call.param(name)) for name in ("boxes_num", *GRID, last))
-
-
-# What forward gives.
-
-
 def is_max(call: OpCall) -> bool:
     """The largest features are asked for; else their mean."""
     return bool(call.param("pool_method") == MAX)
 
 
-def entries_of(call: OpCall) -> Entries:
-    """The points in all cells."""
-    return find_entries(call.array("pts"), call.array("rois"), cell_test(call.params))
+def shape_of(call: OpCall, last: str) -> tuple[int, ...]:
+    """[N, X, Y, Z, last]: the dims that parameters give."""
+    return tuple(int(call.param(name)) for name in ("boxes_num", *GRID, last))
 
 
-def kept(call: OpCall) -> Entries:
-    """The points that cells list. §3.1 says max_pts_each_voxel of each: entry 0 is the count."""
-    return entries_of(call).first(int(call.param("max_pts_each_voxel")) - 1)
+def find_entries(call: OpCall, test: BoxTest = TEST, place: Place = clamp) -> Entries:
+    """The points in all cells; `place` numbers the cells of a box, −1 is none."""
+    points, boxes, grid = call.array("pts"), call.array("rois"), np.array([call.param(name) for name in GRID])
+    pairs = [np.empty((0, 2), np.int64)]
+    for _, some, block in blocks(points[None], boxes[None]):
+        pairs.append(np.argwhere(test.inside(block, boxes)) + np.array((some.start, 0)))
+    point, box = np.concatenate(pairs).T
+    cell = place(coordinates(points[point], boxes[box], grid), grid)
+    return Entries.of(np.where(cell < 0, -1, box * int(grid.prod()) + cell), point)
 
 
-def outputs(call: OpCall, entries: Entries) -> dict[str, Array]:
-    """All outputs of forward where these points lie in cells: each lists the first K − 1, and pools no other."""
-    listed = entries.first(int(call.param("max_pts_each_voxel")) - 1)
-    return {"pts_idx_of_voxels": table(listed, shape_of(call, "max_pts_each_voxel")), **pool(call, listed)}
+def find_listed(call: OpCall, entries: Entries | None = None) -> Entries:
+    """The points that cells list, of these or of those that lie there; no other is pooled."""
+    # §3.1 says max_pts_each_voxel of each: entry 0 is the count.
+    own = find_entries(call) if entries is None else entries
+    return own.first(int(call.param("max_pts_each_voxel")) - 1)
 
 
-def mean_terms(call: OpCall, own: Entries) -> Terms:
-    """The features of these points, by cell, and how many the cell has."""
-    values = call.array("pts_feature")[own.points]
-    return Terms.of_rows(own.cells, values, own.counts[own.groups], shape_of(call, "channels"))
+def outputs(call: OpCall, entries: Entries | None = None) -> dict[str, Array]:
+    """All outputs of forward where these points lie in cells."""
+    own, shape = find_listed(call, entries), shape_of(call, "max_pts_each_voxel")
+    # The count, the points, zeros.
+    rows = np.zeros((math.prod(shape[:-1]), shape[-1]), "<i4")
+    rows[own.cells, 0] = own.counts
+    rows[own.cells, 1 + own.ranks] = own.points
+    return {"pts_idx_of_voxels": rows.reshape(shape), **pool(call, own)}
 
 
 def pool(call: OpCall, own: Entries) -> dict[str, Array]:
     """pooled_features and argmax of these points."""
     features, shape = call.array("pts_feature"), shape_of(call, "channels")
-    if is_max(call):
-        best, argmax = pool_max(features, own, shape)
-        return {"argmax": argmax, "pooled_features": best}
-    # §1.3: argmax only with the maximum; code and incumbent write 0. Either will do.
-    return {"argmax": np.zeros(shape, "<i4"), "pooled_features": mean_terms(call, own).sums(features.dtype)}
+    argmax = np.zeros((math.prod(shape[:-1]), shape[-1]), "<i4")
+    if not is_max(call):
+        # §1.3: argmax only with the maximum; code and incumbent write 0. Either will do.
+        return {"argmax": argmax.reshape(shape), "pooled_features": mean_terms(call, own).sums(features.dtype)}
+    argmax[...] = -1
+    values, best = features[own.points], np.full(argmax.shape, -np.inf, features.dtype)
+    np.maximum.at(best, own.cells, values)
+    # mmcv starts at −1e50, which is −Inf: a maximum of −Inf is none.
+    entry, channel = np.nonzero((values == best[own.cells]) & (values > -np.inf))
+    pooled = np.zeros(argmax.shape, features.dtype)
+    # Where −0 equals +0, either will do.
+    pooled[own.cells[entry], channel] = values[entry, channel]
+    # Of equals the first is written last.
+    argmax[own.cells[entry[::-1]], channel[::-1]] = own.points[entry[::-1]]
+    return {"argmax": argmax.reshape(shape), "pooled_features": pooled.reshape(shape)}
+
+
+def mean_terms(call: OpCall, own: Entries) -> Terms:
+    """The features of these points, by cell, and how many the cell has."""
+    return Terms.of_rows(own.cells, call.array("pts_feature")[own.points], own.counts, shape_of(call, "channels"))

@@ -10,7 +10,7 @@ from mluops_gtest.authoring import Array, Draw, DType, Params, RecipeOutput, cal
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
 from . import roiaware as roi
-from .boxes import beside_faces, clear_points, proposals, road_boxes, uniform, within
+from .boxes import Floats, Ints, beside_faces, clear_points, proposals, road_boxes, uniform, within
 
 # full: every mantissa bit random; wide: many exponents; coarse: few bits, so that sums of few are exact; ties: 1, 2 or
 # 3; zeros: −1, −0 and +0 in turn; negative: all below 0; the next have such a value at every other point, channel 0 of
@@ -41,9 +41,9 @@ def complete(params: Mapping[str, Any]) -> dict[str, Any]:
     return {name: params.get(name, default) for name, default in _DEFAULTS.items()}
 
 
-def draw_features(draw: Draw, dtype: DType, p: Mapping[str, Any], kind: Features) -> Array:
+def draw_features(draw: Draw, dtype: DType, shape: tuple[int, int], kind: Features) -> Array:
     """[P, C] of that kind."""
-    stream, shape, storage = draw.stream("pts_feature"), (p["pts_num"], p["channels"]), dtype.storage.str
+    stream, storage = draw.stream("pts_feature"), dtype.storage.str
     rows = np.arange(shape[0])[:, None]
     match kind:
         case "wide":
@@ -58,39 +58,30 @@ def draw_features(draw: Draw, dtype: DType, p: Mapping[str, Any], kind: Features
             signed: Array = values[(rows + stream.integers(0, 3, shape)) % 3]
             return signed
     drawn = stream.mantissas(shape, dtype=storage)
-    if kind == "full":
-        return drawn
-    if kind == "negative":
-        return -np.abs(drawn)
-    value = {"inf": np.inf, "negative_inf": -np.inf, "nan": np.nan}.get(
-        kind, 3 * np.finfo(dtype.storage).smallest_subnormal
-    )
+    if kind in ("full", "negative"):
+        return drawn if kind == "full" else -np.abs(drawn)
+    tiny = 3 * np.finfo(dtype.storage).smallest_subnormal
+    value = {"inf": np.inf, "negative_inf": -np.inf, "nan": np.nan, "tiny": tiny}[kind]
     odd: Array = np.where((rows + np.arange(shape[1])) % 2, drawn, drawn.dtype.type(value))
     if kind == "negative_inf":
         odd[:, 0] = value
     return odd
 
 
-def _complete_output(p: dict[str, Any], dtype: DType, rois: Array, pts: Array, features: Array) -> RecipeOutput:
-    """All inputs; means must pass in any order of additions."""
+def _complete_output(
+    draw: Draw, p: dict[str, Any], dtype: DType, rois: Array, pts: Array, values: Features
+) -> RecipeOutput:
+    """All inputs, with features of that kind; means must pass in any order of additions."""
+    features = draw_features(draw, dtype, (p["pts_num"], p["channels"]), values)
     arrays = {"rois": rois.astype(dtype.storage), "pts": pts.astype(dtype.storage), "pts_feature": features}
     if p["pool_method"] == roi.AVERAGE:
         call = call_of("roiaware_pool3d_forward", p, arrays)
-        kept = roi.kept(call)
-        if dtype is DType.HALF and len(kept.cells) and kept.counts.max() > 127:
-            raise ValueError("means of more than 127 halves may be wrong by more than the criterion; give a smaller K")
-        roi.mean_terms(call, kept).assert_sums_pass(dtype)
+        roi.mean_terms(call, roi.find_listed(call)).assert_sums_pass(dtype)
     return RecipeOutput(arrays, p)
 
 
 def scene(
-    draw: Draw,
-    params: Params,
-    dtype: DType,
-    *,
-    objects: int = 1,
-    headings: tuple[float, ...] = (),
-    values: Features = "full",
+    draw: Draw, params: Params, dtype: DType, *, objects: int = 1, headings: Floats = (), values: Features = "full"
 ) -> RecipeOutput:
     """Boxes around objects on a road, so that a point lies in several; or one box, alone, of each heading."""
     p = complete(params)
@@ -128,7 +119,7 @@ def scene(
     inside = test.inside(pts[[0, -1]][:, None], rois[0][None])
     if not inside.any(axis=1).all():
         raise ValueError("the first or the last point is in no box; take other sizes")
-    return _complete_output(p, dtype, rois[0], pts, draw_features(draw, dtype, p, values))
+    return _complete_output(draw, p, dtype, rois[0], pts, values)
 
 
 def cells(
@@ -136,10 +127,10 @@ def cells(
     params: Params,
     dtype: DType,
     *,
-    counts: tuple[int, ...],
-    at: tuple[int, ...] = (),
-    homes: tuple[int, ...] = (),
-    extra: tuple[float, ...] = (),
+    counts: Ints,
+    at: Ints = (),
+    homes: Ints = (),
+    extra: Floats = (),
     values: Features = "full",
 ) -> RecipeOutput:
     """Straight boxes beside each other: so many points in these cells of the boxes `homes`, by default the first cells
@@ -165,7 +156,7 @@ def cells(
     _let_ends_be_inside(pts)
     more = np.array(extra).reshape(-1, 7)
     p["boxes_num"] = boxes + len(more)
-    return _complete_output(p, dtype, np.concatenate([rois, more]), pts, draw_features(draw, dtype, p, values))
+    return _complete_output(draw, p, dtype, np.concatenate([rois, more]), pts, values)
 
 
 def _let_ends_be_inside(pts: Array) -> None:
@@ -180,7 +171,7 @@ def borders(
     params: Params,
     dtype: DType,
     *,
-    offsets: tuple[int, ...] = (0, 1, -1),
+    offsets: Ints = (0, 1, -1),
     exponent: int = -17,
     values: Features = "full",
 ) -> RecipeOutput:
@@ -201,27 +192,11 @@ def borders(
     if not np.array_equal(pts.astype(dtype.storage), pts):
         raise ValueError(f"2^{exponent} is too fine for {dtype.value}; take a larger exponent")
     p |= {"boxes_num": 1, "pts_num": len(pts)}
-    return _complete_output(p, dtype, box[None], pts, draw_features(draw, dtype, p, values))
+    return _complete_output(draw, p, dtype, box[None], pts, values)
 
-
-# What fuzzing draws.
 
 _FINITE: Final = tuple(kind for kind in get_args(Features) if kind not in ("nan", "tiny"))
-HEADINGS: Final = (0.0, 0.5, math.pi / 4, -math.pi / 2, math.pi, 9.5, -3.0, 100.0)
-
-
-def draw_scene(at: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The recipe, its parameters and its arguments."""
-    params = {name: at[name] for name in _DEFAULTS}
-    few = at["few"]
-    match at["what"]:
-        case "scene":
-            return "scene", params, {"objects": few}
-        case "turned":
-            return "scene", params, {"headings": tuple(np.roll(HEADINGS, few)[:few].tolist())}
-        case "cells":
-            return "cells", params, {"counts": (at["pts_num"] // 4, at["pts_num"] // 8)[: at["out_z"]]}
-    return "borders", params, {"exponent": -6}
+_HEADINGS: Final = (0.0, 0.5, math.pi / 4, -math.pi / 2, math.pi, 9.5, -3.0, 100.0)
 
 
 def scene_axes() -> dict[str, Any]:
@@ -247,11 +222,17 @@ def scene_elements(at: Mapping[str, Any]) -> int:
     return int(volume * (2 * at["channels"] + at["max_pts_each_voxel"]) + at["pts_num"] * (3 + at["channels"]))
 
 
-def forward_space() -> Space:
-    """Forward's calls; NaN and subnormal numbers are left open."""
+def _draw(at: Mapping[str, Any]) -> Drawn:
+    few, what = at["few"], at["what"]
+    args = {
+        "scene": {"objects": few},
+        "turned": {"headings": tuple(np.roll(_HEADINGS, few)[:few].tolist())},
+        "cells": {"counts": (at["pts_num"] // 4, at["pts_num"] // 8)[: at["out_z"]]},
+        "borders": {"exponent": -6},
+    }[what]
+    params = {name: at[name] for name in _DEFAULTS}
+    return Drawn("scene" if what == "turned" else what, params, {**args, "values": at["values"]}, at["dtype"])
 
-    def draw(at: Mapping[str, Any]) -> Drawn | None:
-        recipe, params, args = draw_scene(at)
-        return Drawn(recipe, params, {**args, "values": at["values"]}, at["dtype"])
 
-    return Space(axes={**scene_axes(), "values": Choice(_FINITE)}, draw=draw, elements=scene_elements)
+# Forward's calls; NaN and subnormal numbers are left open.
+FORWARD_SPACE: Final = Space(axes={**scene_axes(), "values": Choice(_FINITE)}, draw=_draw, elements=scene_elements)

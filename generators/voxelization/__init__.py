@@ -1,45 +1,27 @@
 """voxelization: sorts points into the cells of a grid; voxels are its first cells, each with its first points."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mluops_gtest.authoring import (
-    SIZE_NULL,
-    Array,
-    Baseline,
-    Bound,
-    DType,
-    OpCall,
-    Operator,
-    OutputSpec,
-    ParamField,
-    ParamMessage,
-    QueryChecks,
-    Status,
-    TensorSpec,
-    Theory,
-    axis,
-    c_api,
-    checks,
-    exact,
-)
+import mluops_gtest.authoring as gtest
+from mluops_gtest.authoring import Array, DType, OpCall, Status, c_api, checks
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
+from mluops_gtest.authoring.narrowing import wrapped
 from mluops_gtest.authoring.suspects import Suspect
 
+INPUTS, COUNTS = ("points", "voxel_size", "coors_range"), "num_points_per_voxel"
 FLOAT: Final = (DType.FLOAT,)
-INTEGERS: Final = {DType.INT32: exact()}
-
-# What is checked, in normative order.
+INTEGERS: Final = {DType.INT32: gtest.exact()}
 
 CHECKS = (
     checks.handle("§3.7"),
     checks.descriptors(doc="§3.7"),
-    SIZE_NULL,
+    gtest.SIZE_NULL,
     checks.arch("released"),
     # §1.4: not supported; the header names no status.
     checks.params("deterministic", doc="§1.4"),
@@ -69,21 +51,25 @@ def half_up(spans: Array) -> Array:
 
 
 def in_cells(
-    points: Array, size: Array, limits: Array, *, down: Rounding = np.floor, whole: Rounding = half_up, more: int = 0
+    points: Array,
+    size: Array,
+    limits: Array,
+    *,
+    down: Rounding = np.floor,
+    whole: Rounding = half_up,
+    more: int = 0,
+    axes: Collection[int] = range(3),
 ) -> tuple[Array, Array]:
     """int64 [N, 3]: the cell (x, y, z) of every point; bool [N]: it is one of the grid's."""
     low = limits[:3].astype(np.float64)
     cells = down((points[:, :3] - low) / size).astype(np.int64)
     grid = whole((limits[3:] - low) / size) + more
-    return cells, np.asarray(((cells >= 0) & (cells < grid)).all(axis=1))
-
-
-# What the document takes for granted.
+    return cells, np.asarray(((cells >= 0) & (cells < grid))[:, list(axes)].all(axis=1))
 
 
 def precondition(call: OpCall) -> str | None:
     """Points have finite coordinates (§1.2), the space has a volume, and no rounding decides about a cell."""
-    points, size, limits = call.arrays("points", "voxel_size", "coors_range")
+    points, size, limits = call.arrays(*INPUTS)
     if points.shape[1] < 3:
         return "a point needs three coordinates"
     xyz = points[:, :3]
@@ -123,9 +109,6 @@ def _quotients(values: Array, low: Array, size: Array) -> tuple[Array, Array]:
     return quotient, np.where(is_exact, 0.0, error)
 
 
-# The oracle: equal cells are found by sorting.
-
-
 class Met(NamedTuple):
     """Of the points inside the grid, in order: their numbers, the voxel of each, and its place in there."""
 
@@ -143,21 +126,25 @@ def numbered(points: Array, voxels: Array) -> Met:
     return Met(points, voxels, places)
 
 
-def in_order(cells: Array, inside: Array, *, ascending: bool = False) -> Met:
-    """§3.1: voxels are numbered as points meet them, and as many as there are cells; or as their cells ascend."""
+def in_order(
+    cells: Array, inside: Array, *, key: Callable[[Array], Array] = np.asarray, ascending: bool = False
+) -> Met:
+    """§3.1: voxels are numbered as points meet them, and as many as there are cells; or as their keys ascend."""
     points = np.flatnonzero(inside)
-    _, first, rank = np.unique(cells[points], axis=0, return_index=True, return_inverse=True)
+    keys = np.atleast_2d(key(cells[points].T)).T
+    _, first, rank = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     voxels = rank.reshape(-1) if ascending else np.argsort(np.argsort(first))[rank.reshape(-1)]
     return numbered(points, voxels)
 
 
 Place = Callable[[Array, Array, Array], tuple[Array, Array]]
 Meet = Callable[[Array, Array], Met]
+Outputs = Mapping[str, Array]
 
 
 def voxelize(call: OpCall, place: Place = in_cells, meet: Meet = in_order) -> dict[str, Array]:
-    """All outputs; `place` finds cells, `meet` numbers them."""
-    cells, inside = place(*call.arrays("points", "voxel_size", "coors_range"))
+    """All outputs; `place` finds cells, `meet` finds equal ones by sorting, and numbers them."""
+    cells, inside = place(*call.arrays(*INPUTS))
     met = meet(cells, inside)
     # §1.3 lets the caller preset nothing: everything is owned, +0 and 0 where nothing lands.
     arrays = {name: np.zeros(arg.dims, arg.dtype.storage) for name, arg in call.outputs.items() if arg is not None}
@@ -169,7 +156,7 @@ def voxelize(call: OpCall, place: Place = in_cells, meet: Meet = in_order) -> di
     arrays["voxels"][voxels[fits], places[fits]] = call.array("points")[points[fits]]
     # §3.1 writes c_x, c_y, c_z; mmcv and the released library write z first.
     arrays["coors"][voxels[places == 0]] = cells[points[places == 0], ::-1]
-    arrays["num_points_per_voxel"][:] = np.minimum(np.bincount(voxels, minlength=most_voxels), most_points)
+    arrays[COUNTS][:] = np.minimum(np.bincount(voxels, minlength=most_voxels), most_points)
     arrays["voxel_num"][:] = voxels.max(initial=-1) + 1
     return arrays
 
@@ -181,46 +168,89 @@ def _point_lost(call: OpCall, index: int) -> Mapping[str, Array]:
     return {"points": points}
 
 
-def theory(call: OpCall) -> Theory:
+def theory(call: OpCall) -> gtest.Theory:
     """All tensors once; per axis of a point a difference, a quotient, a floor and two comparisons."""
     tensors = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-    return Theory(io_bytes=sum(arg.desc.nbytes for arg in tensors), ops=15 * call.tensor("points").dims[0])
+    return gtest.Theory(io_bytes=sum(arg.desc.nbytes for arg in tensors), ops=15 * call.tensor("points").dims[0])
 
 
-# Mistakes that kernels make about cells, about the order of voxels, and at their limits.
+# Mistakes that kernels make: where points are, which of them share a voxel, and what is written.
+
+_PLACES: Final[Mapping[str, Place]] = {
+    "coordinates are cut off, not rounded down": partial(in_cells, down=np.trunc),
+    "the grid is rounded down": partial(in_cells, whole=np.floor),
+    "the grid is rounded up": partial(in_cells, whole=np.ceil),
+    "halves of the grid go to even numbers": partial(in_cells, whole=np.rint),
+    "cells behind the grid are inside": partial(in_cells, more=1),
+    **{f"no limit of {'xyz'[a]} counts": partial(in_cells, axes={0, 1, 2} - {a}) for a in range(3)},
+    "points outside go to border cells": lambda points, size, limits: in_cells(
+        np.clip(points[:, :3], limits[:3], np.nextafter(limits[3:], limits[:3])), size, limits
+    ),
+    "voxel_size is read as 1/size": lambda points, size, limits: in_cells(points, 1 / size, limits),
+    "x and y of points are exchanged": lambda points, *limits: in_cells(points[:, [1, 0, 2]], *limits),
+}
+# Of cells [3, N] what tells them apart.
+_MEETS: Final[Mapping[str, Meet]] = {
+    "voxels stand in the order of coordinates": partial(in_order, ascending=True),
+    "voxels are sorted by z, y, x": partial(in_order, key=lambda cells: cells[::-1], ascending=True),
+    "32 bits tell cells apart": partial(in_order, key=lambda c: wrapped(32)((c[2] * 2000 + c[1]) * 2000 + c[0])),
+    **{f"{n} bits of coordinates count": partial(in_order, key=partial(np.bitwise_and, 2**n - 1)) for n in (8, 10, 16)},
+    "the first point is lost": lambda cells, inside: in_order(cells, inside & (np.cumsum(inside) > 1)),
+    "later points of a cell are its second, as in §3.1's example": lambda *cells: in_order(*cells)._replace(
+        places=np.minimum(in_order(*cells).places, 1)
+    ),
+}
 
 
-def moving(change: Callable[[Met, int, int], Array]) -> Suspect:
+def _moving(change: Callable[[Met, int, int], Array], call: OpCall) -> Outputs:
     """Other voxels, −1 for none, of what is met, by that, max_voxels and max_points."""
-
-    def outputs(call: OpCall) -> Mapping[str, Array]:
-        def meet(*cells: Array) -> Met:
-            met = in_order(*cells)
-            voxels = change(met, call.param("max_voxels"), call.param("max_points"))
-            return numbered(met.points[voxels >= 0], voxels[voxels >= 0])
-
-        return voxelize(call, meet=meet)
-
-    return outputs
+    met = in_order(*in_cells(*call.arrays(*INPUTS)))
+    voxels = change(met, call.param("max_voxels"), call.param("max_points"))
+    return voxelize(call, meet=lambda *_: numbered(met.points[voxels >= 0], voxels[voxels >= 0]))
 
 
-def only(taken: Callable[[Met, int, int], Array]) -> Suspect:
+def _only(is_taken: Callable[[Met, int, int], Array]) -> Suspect:
     """Some of the points, by the same."""
-    return moving(lambda met, *limits: np.where(taken(met, *limits), met.voxels, -1))
+    return partial(_moving, lambda met, *limits: np.where(is_taken(met, *limits), met.voxels, -1))
+
+
+def is_used(call: OpCall) -> Array:
+    """bool [V]: the voxel is there."""
+    return np.arange(call.param("max_voxels")) < voxelize(call)["voxel_num"]
+
+
+def _points_of_cells(call: OpCall) -> Array:
+    """How many points lie in each cell that one is in."""
+    return np.bincount(in_order(*in_cells(*call.arrays(*INPUTS))).voxels)
+
+
+def _written(output: str, change: Callable[[Array, OpCall], Array]) -> Suspect:
+    """Other values of one output, by the right ones and the call."""
+    return lambda call: {output: change(voxelize(call)[output], call)}
 
 
 SUSPECTS: Final[Mapping[str, Suspect]] = {
-    "coors stand as x, y, z": lambda call: {"coors": voxelize(call)["coors"][:, ::-1]},
-    "coordinates are cut off, not rounded down": lambda call: voxelize(call, partial(in_cells, down=np.trunc)),
-    "the grid is rounded down": lambda call: voxelize(call, partial(in_cells, whole=np.floor)),
-    "the grid is rounded up": lambda call: voxelize(call, partial(in_cells, whole=np.ceil)),
-    "cells behind the grid are inside": lambda call: voxelize(call, partial(in_cells, more=1)),
-    "voxels stand in the order of coordinates": lambda call: voxelize(call, meet=partial(in_order, ascending=True)),
-    "nothing counts any more when a cell finds no voxel": only(lambda met, n, _: np.cumsum(met.voxels >= n) == 0),
-    "points of cells without a voxel go to the last voxel": moving(lambda met, n, _: np.minimum(met.voxels, n - 1)),
-    "the last points of a voxel are taken": only(
+    **{words: partial(voxelize, place=place) for words, place in _PLACES.items()},
+    **{words: partial(voxelize, meet=meet) for words, meet in _MEETS.items()},
+    "nothing counts any more when a cell finds no voxel": _only(lambda met, n, _: np.cumsum(met.voxels >= n) == 0),
+    "points of cells without a voxel go to the last voxel": partial(
+        _moving, lambda met, n, _: np.minimum(met.voxels, n - 1)
+    ),
+    "the last points of a voxel are taken": _only(
         lambda met, _, s: met.places >= np.bincount(met.voxels)[met.voxels] - s
     ),
+    "max_voxels limits points, too, as §3.1 prints": _only(lambda met, n, _: met.places < n),
+    "counts are not limited": _written(
+        COUNTS, lambda counts, call: np.append(_points_of_cells(call), 0 * counts)[: len(counts)]
+    ),
+    "counts are those of the next voxel": _written(COUNTS, lambda counts, _: np.roll(counts, -1)),
+    "voxel_num counts all cells": _written("voxel_num", lambda _, call: np.array([len(_points_of_cells(call))])),
+    "voxel_num is max_voxels": _written("voxel_num", lambda _, call: np.array([call.param("max_voxels")])),
+    "coors stand as x, y, z": _written("coors", lambda coors, _: coors[:, ::-1]),
+    "coors count from 1": _written("coors", lambda coors, call: coors + is_used(call)[:, None]),
+    "coors of no voxel are −1": _written("coors", lambda coors, call: np.where(is_used(call)[:, None], coors, -1)),
+    "only coordinates are copied": _written("voxels", lambda voxels, _: voxels * (np.arange(voxels.shape[2]) < 3)),
+    "voxels stand as [S, V, F]": _written("voxels", lambda voxels, _: voxels.swapaxes(0, 1).reshape(voxels.shape)),
 }
 
 
@@ -249,7 +279,7 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     return {
         "voxels": voxels,
         "coors": lambda voxel, axis: found[voxel][0][2 - axis],
-        "num_points_per_voxel": lambda voxel: len(found[voxel][1]),
+        COUNTS: lambda voxel: len(found[voxel][1]),
         "voxel_num": lambda _: sum(bool(mine) for _, mine in found),
     }
 
@@ -261,7 +291,7 @@ def kernel(call: OpCall) -> Status:
     """Check the call, then give every point its place."""
     if (early := _early_status(call)) is not None:
         return early
-    points, size, limits = call.arrays("points", "voxel_size", "coors_range")
+    points, size, limits = call.arrays(*INPUTS)
     cells = np.floor((points[:, :3] - limits[:3]) / size)
     grid = np.floor(((limits[3:] - limits[:3]) / size).astype(np.float64) + 0.5)
     numbers = np.flatnonzero(((cells >= 0) & (cells < grid)).all(axis=1))
@@ -312,7 +342,7 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
     """Write all outputs."""
     import torch
 
-    points, size, limits = (inputs[name] for name in ("points", "voxel_size", "coors_range"))
+    points, size, limits = (inputs[name] for name in INPUTS)
     for output in outputs.values():
         output.zero_()
     cells = torch.floor((points[:, :3] - limits[:3]) * (1 / size))
@@ -335,47 +365,47 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
     # Integers of the same size: NaN payloads pass unchanged.
     outputs["voxels"].view(torch.int32)[voxels[fits], places[fits]] = points.view(torch.int32)[numbers[fits]]
     outputs["coors"][:found] = rows[order[:found]].flip(1).to(torch.int32)
-    outputs["num_points_per_voxel"][:found] = counts[:found].clamp(max=most_points).to(torch.int32)
+    outputs[COUNTS][:found] = counts[:found].clamp(max=most_points).to(torch.int32)
     outputs["voxel_num"].fill_(found)
 
 
 _PARAMS: Final = (
-    ParamField("max_points", 1, default=35),
-    ParamField("max_voxels", 2, default=20000),
-    ParamField("ndim", 3, default=3, allowed=(3,)),
-    ParamField("deterministic", 4, type="bool", default=True, allowed=(True,)),
+    gtest.ParamField("max_points", 1, default=35),
+    gtest.ParamField("max_voxels", 2, default=20000),
+    gtest.ParamField("ndim", 3, default=3, allowed=(3,)),
+    gtest.ParamField("deterministic", 4, type="bool", default=True, allowed=(True,)),
 )
 
-OPERATOR = Operator(
+OPERATOR = gtest.Operator(
     name="voxelization",
     released_name="voxelization",
     op_type=("VOXELIZATION", 2203),
     summary="Sorts points into the cells of a grid: the first cells in order of appearance, the first points of each.",
     inputs=(
-        TensorSpec("points", "[N, F]: x, y, z, features", FLOAT),
-        TensorSpec("voxel_size", "[3]: x, y, z", FLOAT),
-        TensorSpec("coors_range", "[6]: x, y, z from, x, y, z to", FLOAT),
+        gtest.TensorSpec("points", "[N, F]: x, y, z, features", FLOAT),
+        gtest.TensorSpec("voxel_size", "[3]: x, y, z", FLOAT),
+        gtest.TensorSpec("coors_range", "[6]: x, y, z from, x, y, z to", FLOAT),
     ),
     # §1.5.1: diff3 = 0.
     outputs=(
-        OutputSpec("voxels", "[max_voxels, max_points, F]", {DType.FLOAT: exact()}),
-        OutputSpec("coors", "[max_voxels, 3]: z, y, x", INTEGERS),
-        OutputSpec("num_points_per_voxel", "[max_voxels]", INTEGERS),
-        OutputSpec("voxel_num", "[1]", INTEGERS),
+        gtest.OutputSpec("voxels", "[max_voxels, max_points, F]", {DType.FLOAT: gtest.exact()}),
+        gtest.OutputSpec("coors", "[max_voxels, 3]: z, y, x", INTEGERS),
+        gtest.OutputSpec(COUNTS, "[max_voxels]", INTEGERS),
+        gtest.OutputSpec("voxel_num", "[1]", INTEGERS),
     ),
-    params=ParamMessage("voxelization_param", 6564, "VoxelizationParam", _PARAMS),
+    params=gtest.ParamMessage("voxelization_param", 6564, "VoxelizationParam", _PARAMS),
     axes={
-        "points": axis("N", of="points", lost=_point_lost),
-        "features": axis("F", of="points"),
-        "voxels": axis("max_voxels", of="coors"),
-        "points_of_voxels": axis("max_points", of="voxels"),
+        "points": gtest.axis("N", of="points", lost=_point_lost),
+        "features": gtest.axis("F", of="points"),
+        "voxels": gtest.axis("max_voxels", of="coors"),
+        "points_of_voxels": gtest.axis("max_points", of="voxels"),
     },
     checks=CHECKS,
     subsumed={"voxel_num_strided": "its one axis has one place, where no stride matters"},
     # The operator's own up to the early return, where the size stays as it was.
-    queries={"mluOpGetVoxelizationWorkspaceSize": QueryChecks()},
-    reference=lambda call: Baseline(voxelize(call)),
-    bound=Bound.copied("voxels"),
+    queries={"mluOpGetVoxelizationWorkspaceSize": gtest.QueryChecks()},
+    reference=lambda call: gtest.Baseline(voxelize(call)),
+    bound=gtest.Bound.copied("voxels"),
     precondition=precondition,
     theory=theory,
     kernel=kernel,

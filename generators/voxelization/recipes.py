@@ -25,7 +25,7 @@ _MOST_SHUFFLED: Final = 1 << 20
 _bit_patterns = BitPatterns("features", "sorts", KINDS).drawn
 
 
-def made(params: Params, points: Array, size: Array, limits: Array) -> RecipeOutput:
+def complete_output(params: Params, points: Array, size: Array, limits: Array) -> RecipeOutput:
     """All inputs; where the case has no limits, there is room for one voxel and one point more than there are."""
     if undecided(points[:, :3], size, limits).any():
         raise ValueError("rounding decides about a cell")
@@ -111,7 +111,7 @@ def gridded(
             # Twice as far as rounding may reach, and what rounding these points costs.
             reach = np.maximum(1, np.abs(own) + 2 * np.abs(low) / size + 1) * 2.0**-19
             part = np.where(part % 2, 1 - reach, reach)
-    return made(
+    return complete_output(
         params, _table(draw, dtype, low + (own + part) * size.astype(np.float64), features, values), size, limits
     )
 
@@ -132,7 +132,7 @@ def listed(
     if not len(x) == len(y) == len(z) or len(limits) != 6:
         raise ValueError("every point has x, y and z, and the space six limits")
     table = _table(draw, dtype, np.stack([x, y, z], axis=1) / 8, features, "full")
-    return made(params, table, (np.array(size) / 8).astype("<f4"), (np.array(limits) / 8).astype("<f4"))
+    return complete_output(params, table, (np.array(size) / 8).astype("<f4"), (np.array(limits) / 8).astype("<f4"))
 
 
 def sweeps(
@@ -153,8 +153,7 @@ def sweeps(
     size = np.array((0.2 * coarse, 0.2 * coarse, 8.0), "<f4")
     limits = np.array((-51.2, -51.2, -5.0, 51.2, 51.2, 3.0), "<f4")
     xyz = xyz[~undecided(xyz, size, limits)]
-    _, inside = in_cells(xyz, size, limits)
-    few = points // 50
+    inside, few = in_cells(xyz, size, limits)[1], points // 50
     chosen = np.concatenate([np.flatnonzero(inside)[: points - few], np.flatnonzero(~inside)[:few]])
     if len(chosen) < points:
         raise ValueError(f"the street gives {len(chosen)} points; give more azimuths")
@@ -162,7 +161,7 @@ def sweeps(
     table[:, :3] = xyz[np.sort(chosen)]
     table[:, 3] = np.abs(_bit_patterns(draw, dtype, (points,), "full"))
     table[:, 4] = np.arange(points) * sweeps // points * 0.05
-    return made(params, table, size, limits)
+    return complete_output(params, table, size, limits)
 
 
 def _draw(at: Mapping[str, Any]) -> Drawn | None:
