@@ -29,8 +29,14 @@ from tests.support.page_report import HOSTILE, failed, large_report, report, res
 pytestmark = [*needs_chromium, pytest.mark.slow]
 MOVES = {"toy/same_way": "regressed", "toy/plain": "still passing", "toy/gone": "missing", "other/tagged": "a new word"}
 HISTORY = {
-    "toy/same_way": [("2026-01-01T00:00:00", "passed", 0.01, ""), ("2026-01-02T00:00:00", "failed", 2000.0, "beef+")],
-    "toy/plain": [("2026-01-01T00:00:00", "passed", 0.0, ""), ("2026-01-02T00:00:00", "skipped", None, "beef+")],
+    "toy/same_way": [
+        ("2026-01-01T00:00:00", "passed", 0.01, "", 0.001),
+        ("2026-01-02T00:00:00", "failed", 2000.0, "beef+", 0.003),
+    ],
+    "toy/plain": [
+        ("2026-01-01T00:00:00", "passed", 0.0, "", 0.001),
+        ("2026-01-02T00:00:00", "skipped", None, "beef+", None),
+    ],
 }
 EVERYTHING = {"transitions": MOVES, "history": HISTORY}
 
@@ -266,7 +272,7 @@ def test_failures_that_are_alike_stand_together(show):
     assert "2" in alike.split()
     assert len(heads) == len(texts(page, ".group-count")) == 11
     page.click(".group:has(.o-failed) summary")
-    page.click(".group[open] .group-cases button")
+    page.click(".group[open] .group-cases a")
     assert focused(page) == HOSTILE  # of two equally small cases, the first by name
     assert len(texts(page, ".detail")) == 1
 
@@ -287,6 +293,13 @@ IS_BELOW = """(() => {
 })()"""
 
 
+# The row that has the focus lies in the window, below the toolbar that stays at the top.
+IS_IN_SIGHT = """(() => {
+  const [row, bar] = [document.activeElement, document.querySelector(".toolbar")].map((n) => n.getBoundingClientRect());
+  return row.top >= bar.bottom && row.bottom <= window.innerHeight;
+})()"""
+
+
 @pytest.mark.parametrize("width", [1400, 400])
 def test_failures_of_one_cause_stand_under_a_headline_with_a_map(show, browser, width):
     browser.window(width, 900)
@@ -297,11 +310,59 @@ def test_failures_of_one_cause_stand_under_a_headline_with_a_map(show, browser, 
     assert page.value(IS_BELOW) is (width == 400)
     page.click(".group summary")
     assert "In toy/b: out[7:] is zero" in texts(page, ".group-words")[0]
+    (_, *samples) = texts(page, ".group .samples tr")
+    assert [row.split("\t")[:2] for row in samples] == [[f"out[7, {n}]", "0.0"] for n in range(3)]
+    assert texts(page, ".group .repro code") == ["mluops-test run toy/b --backend mine"]
     classes = page.value("[...document.querySelectorAll('.group-cause .cell')].map((cell) => cell.classList[1])")
     assert classes == ["equal"] * 84 + ["wrong"] * 24
     assert page.value("document.documentElement.scrollWidth <= window.innerWidth")
     page.click(".group > button")
     assert sorted(ids(page)) == sorted(names)
+
+
+def test_a_case_says_the_headline_of_its_cause_and_some_wrong_elements(show):
+    names = {"toy/a": 5, "toy/b": 9, "toy/c": 40}
+    results = [last_rows_cleared(name, rows, f"v1:{rows}") for name, rows in names.items()]
+    page = show(report(*results), "#toy/c")
+    assert texts(page, ".cause-head") == ["toy: out[-2:] is zero"]
+    (cause,) = texts(page, ".detail .cause")
+    assert "out[38:] is zero" in cause
+    assert [row.split("\t")[0] for row in texts(page, ".cause .samples tr")[1:]] == [f"out[38, {n}]" for n in range(3)]
+    page.click(".cause button")
+    assert sorted(ids(page)) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("fragment", "shown"),
+    [
+        ("#toy/same_way", 17),
+        ("#toy%2Fsame_way", 17),
+        ("#case=toy/same_way", 17),
+        ("#outcome=failed&case=toy/same_way", 3),
+        # The filter would hide it.
+        ("#outcome=passed&case=toy/same_way", 17),
+    ],
+)
+def test_an_address_opens_its_case_and_stays(show, fragment, shown):
+    page = show(small_report(), fragment)
+    assert focused(page) == "toy/same_way"
+    assert len(texts(page, ".detail")) == 1
+    assert len(ids(page)) == shown
+    assert page.value("location.hash") == fragment
+    assert page.value(IS_IN_SIGHT)
+
+
+def test_the_link_of_a_case_opens_it_elsewhere(show):
+    page = show(small_report(), "#outcome=failed")
+    opened = "[...document.querySelectorAll('.list .row')].find((row) => row.innerText.includes('window.hacked'))"
+    page.value(f"{opened}.click()")
+    address = page.value("document.querySelector('.detail .foot a').href")
+    page.click(".detail .foot a")
+    assert page.value("location.href") == address
+    page.open("about:blank")
+    page.open(address)
+    assert focused(page) == HOSTILE
+    assert len(ids(page)) == 17
 
 
 def test_transitions_are_counted_and_missing_cases_are_found(show):
@@ -325,6 +386,7 @@ def test_earlier_runs_are_drawn_for_all_and_for_one_case(show):
     page.click(".list .row")
     marks = page.value("[...document.querySelectorAll('.trend-block .mark')].map((mark) => mark.classList[1])")
     assert marks == ["o-passed", "o-failed"]
+    assert page.value("document.querySelectorAll('.trend-block .picture')[1].ariaLabel") == "Time: 1 ms, 3 ms"
 
 
 def test_times_and_roofs_of_a_timed_case(show):
@@ -477,7 +539,7 @@ def test_a_case_far_down_the_list_is_reached_from_its_group(show):
     page = show(report(*passed, failed("toy/the_last")), "#order=id")
     assert "toy/the_last" not in ids(page)
     page.click(".group summary")
-    page.click(".group .group-cases button")
+    page.click(".group .group-cases a")
     assert focused(page) == "toy/the_last"
     assert len(texts(page, ".detail")) == 1
 

@@ -21,6 +21,7 @@ from mluops_gtest.core.call import Status
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome
+from mluops_gtest.core.readings import format_explanation
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import (
     CaseInfo,
@@ -166,6 +167,7 @@ def case_record(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
         "status": pool.number((_NAMES[result.status], _NAMES[result.expected_status])),
         "readings": [_reading_record(reading, pool) for reading in result.readings],
         "worst": None if result.worst is None else _worst_record(result.worst, pool),
+        "wrong": [[one.output, format_explanation(one, lang), _samples(one)] for one in result.explained],
         "elements": [_element_record(seen, pool) for seen in result.elements],
         "exact": [format_arbitration(found, lang) for found in result.arbitrated],
         "stress": [[row.threads, row.repetitions, row.failed, row.differing] for row in stressed],
@@ -204,6 +206,15 @@ def _element_record(seen: ElementReading, pool: Pool) -> list[Any]:
     place = f"[{', '.join(map(str, seen.index))}]"
     allowed = number(seen.allowed, 3)
     return [what, seen.beyond, seen.compared, number(seen.ratio), place, seen.evaluated, seen.baseline, allowed]
+
+
+_MAX_SAMPLES = 3
+
+
+def _samples(explained: Explanation) -> list[list[str]]:
+    """Place, what came and what was expected of the first wrong elements."""
+    found = explained.samples[:_MAX_SAMPLES]
+    return [[f"[{', '.join(map(str, one.index))}]" * bool(one.index), one.evaluated, one.baseline] for one in found]
 
 
 def _worst_record(worst: Worst, pool: Pool) -> list[Any]:
@@ -283,9 +294,11 @@ def _roof(result: CaseResult, samples_ns: Sequence[int], device: Mapping[str, An
     return attained | {"intensity": number(operations / io_bytes)}
 
 
-# Case → (start of the run, outcome, largest reading as a multiple of its threshold, if any was read, and the run's
-# commit), in any order.
-HistoryTrends = Mapping[str, Sequence[tuple[str, str, float | None, str]]]
+# Start of the run, outcome, largest reading as a multiple of its threshold, if any was read, commit of the run, and
+# the seconds of the case, if it was called.
+PastPoint = tuple[str, str, float | None, str, float | None]
+# Case → its points in any order.
+HistoryTrends = Mapping[str, Sequence[PastPoint]]
 
 _MAX_RUNS = 40
 
@@ -297,14 +310,14 @@ def latest_runs(history: HistoryTrends) -> list[str]:
 
 def commits_of(history: HistoryTrends, starts: Sequence[str]) -> list[str]:
     """The commit of each of these runs; empty where none is known."""
-    known = {started: commit for points in history.values() for started, _, _, commit in points}
+    known = {started: commit for points in history.values() for started, _, _, commit, _ in points}
     return [known[started] for started in starts]
 
 
-def trend_text(points: Sequence[tuple[str, str, float | None, str]], starts: Sequence[str]) -> list[str]:
+def trend_text(points: Sequence[PastPoint], starts: Sequence[str]) -> list[str]:
     """One character per run for the outcome of a case, and one for its reading."""
     outcomes, ratios = dict.fromkeys(starts, ABSENT), dict.fromkeys(starts, ABSENT)
-    for started, outcome, ratio, _ in points:
+    for started, outcome, ratio, *_ in points:
         if started in outcomes:
             outcomes[started] = _DIGITS[_PLACES[Outcome.named(outcome)]]
             # 0 is exact, o is at the threshold.
@@ -322,7 +335,7 @@ def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
     if not failing:
         return []
     # Late: the page of a run that passed needs none of it.
-    from mluops_gtest.core.readings import format_explanation, format_headline, format_support
+    from mluops_gtest.core.readings import format_headline, format_support
     from mluops_gtest.judging.groups import cause_groups
 
     records = []
@@ -338,6 +351,7 @@ def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
                 "support": list(format_support(group.headline, lang)),
                 "rows": [result.case for result in group.members],
                 "case": case,
+                "output": example.output,
                 "example": format_explanation(example, lang),
                 "dims": list(example.dims),
                 "map": None if seen is None else [seen.rows, seen.columns, seen.cells, seen.width],
@@ -387,10 +401,20 @@ def payload(
         perf = timing_record(result, device)
         if perf is not None:
             timed[place] = perf.pop("roof", None)
-        lines.append(json_line(drop_empty(case_record(result, pool, lang) | {"perf": perf})))
+        points = past.get(result.case, ())
+        times = {started: number(seconds * 1e3, 3) for started, *_, seconds in points if seconds is not None}
+        lines.append(
+            json_line(
+                drop_empty(
+                    case_record(result, pool, lang)
+                    | {"perf": perf, "past": [times.get(run) for run in runs] if times else []}
+                )
+            )
+        )
     present = {case: place for place, case in enumerate(columns["id"])}
     for cause in causes:
         cause["rows"] = [present[case] for case in cause["rows"]]
+        cause["case"] = present[cause["case"]]
     return {
         "verdict": verdict(report),
         "run": _run_record(report),
