@@ -178,6 +178,33 @@ def test_history_adds_how_the_cases_went_on_this_backend(cli, passing, run):
     assert cli("report", again, "--history", "h.sqlite").out.startswith(FORMATS["html"])
 
 
+def test_the_page_finds_the_default_history_where_it_has_the_run(cli, passing, run):
+    again, unknown = (run(*SELECT, "--backend", wrong("Exact"), "--no-isolate").folder for _ in range(2))
+    assert "Runs on record" in cli("report", again, "--history", history(cli, "other.sqlite", passing)).out
+    assert '"runs":[]' in cli("report", again).out
+    history(cli, ".mluops-test/history.sqlite", passing, again)
+    page = cli("report", again)
+    assert '"runs":["20' in page.out
+    assert page.err == ""
+    assert '"runs":[]' in cli("report", unknown).out
+    assert "### History" not in cli("report", again, "--format", "markdown").out
+
+
+def history(cli, file, *folders):
+    """A history of these runs."""
+    assert cli("history", "add", *folders, "--db", file).code == 0
+    return file
+
+
+def test_a_damaged_default_history_costs_no_page(cli, passing):
+    Path(".mluops-test").mkdir()
+    Path(".mluops-test/history.sqlite").write_bytes(b"no database at all" * 100)
+    page = cli("report", passing)
+    assert page.code == 0
+    assert page.out.startswith(FORMATS["html"])
+    assert page.err.startswith("warning: the page has no trends: .mluops-test/history.sqlite: ")
+
+
 @pytest.mark.slow
 def test_the_test_report_claims_what_the_cases_show(cli, tmp_path):
     """Of an operator that refuses one empty tensor and takes another, and whose cases on a lattice ask for equality."""

@@ -28,7 +28,8 @@ from mluops_gtest.results.reports.terminal import escape
 @value_option(
     "--history FILE",
     "existing file",
-    "Show the outcomes of earlier runs on this backend, e.g. --history .mluops-test/history.sqlite.",
+    "Show the outcomes of earlier runs on this backend, e.g. --history .mluops-test/history.sqlite. [default for html: "
+    "the file that `history` uses, if it has this run]",
 )
 @value_option("-o --output FILE", "file", "Where to write, e.g. -o report.html.  [default: standard output]")
 @no_garbage_collection()
@@ -49,12 +50,12 @@ def command(
       mluops-test report numpy-run torch-run mlu-run -o matrix.html   several backends, machines or commits side by side
     """
     from mluops_gtest.results.folder import read_report
-    from mluops_gtest.results.reports.files import find_transitions, read_past, render, write
+    from mluops_gtest.results.reports.files import find_past, find_transitions, read_past, render, write
 
     if len(results) == 1:
         report = read_report(results[0])
         transitions = None if against is None else find_transitions(report, against)
-        past = None if history is None else read_past(report, history)
+        past = read_past(report, history) if history else find_past(report) if form == "html" else None
         write(render(report, form, lang, transitions, past), output)
         return
     from mluops_gtest.results.reports.html import render_matrix
