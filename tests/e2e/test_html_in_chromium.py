@@ -22,7 +22,8 @@ from mluops_gtest.core.result import (
 from mluops_gtest.judging.explaining import explained
 from mluops_gtest.judging.value_laws import WrongOutput
 from mluops_gtest.results.reports import html_payload as embedding
-from mluops_gtest.results.reports.html import render_html, render_matrix
+from mluops_gtest.results.reports.html import render_html
+from mluops_gtest.results.reports.html_matrix import render_matrix
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.page_report import HOSTILE, failed, large_report, report, result, small_report
 
@@ -440,14 +441,57 @@ def test_no_window_is_too_narrow(show):
         assert page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0, width
 
 
-def test_no_window_is_too_narrow_for_several_runs(browser, tmp_path):
-    runs = {"one": report(failed("toy/of_a_name_that_takes_a_whole_line_of_its_own")), "other": small_report()}
-    path = tmp_path / "runs.html"
-    path.write_text(render_matrix(runs), encoding="utf-8")
-    browser.window(400, 900)
-    browser.open(path.as_uri())
-    browser.click("summary")
-    assert browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+@pytest.fixture
+def show_runs(browser, tmp_path):
+    """Open the page of several runs."""
+
+    def call(runs, fragment=""):
+        path = tmp_path / "runs.html"
+        path.write_text(render_matrix(runs), encoding="utf-8")
+        browser.open("about:blank")
+        browser.open(path.as_uri() + fragment)
+        return browser
+
+    browser.javascript(True)
+    browser.window(1400, 900)
+    yield call
+    assert browser.complaints == []
+
+
+RUNS = {"one": report(failed("toy/of_a_name_that_takes_a_whole_line_of_its_own")), "other": small_report()}
+
+
+def test_no_window_is_too_narrow_for_several_runs(show_runs):
+    page = show_runs({**RUNS, "third": report(result("toy/of_a_name_that_takes_a_whole_line_of_its_own"))})
+    page.click("#differ summary")
+    for width in (320, 400, 768, 1400):
+        page.window(width, 900)
+        assert page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0, width
+        assert page.value(TOO_WIDE) == [], width
+
+
+# The cells of tables that need a scroll bar, by what they say.
+TOO_WIDE = (
+    "[...document.querySelectorAll('.scroll')].filter((n) => n.scrollWidth > n.clientWidth).map((n) => n.innerText)"
+)
+
+
+def test_several_runs_have_a_search_and_addresses(show_runs):
+    changed = report(*(last_rows_cleared(name, 9, "v1:1") for name in ("toy/plain", "toy/timed")))
+    page = show_runs({"one": small_report(), "other": changed})
+    visible = "[...document.querySelectorAll('#differ details:not([hidden]) .id')].map((node) => node.innerText)"
+    assert page.value(visible) == ["toy/plain", "toy/timed"]
+    assert texts(page, "#count") == ["2 of 2"]
+    assert texts(page, "#differ .heads span")[0] == "case"
+    page.click("#find")
+    page.type("plain passed")
+    assert page.value(visible) == ["toy/plain"]
+    assert texts(page, "#count") == ["1 of 2"]
+    page.click("#causes a[href^='#v3:']")
+    page.value(until("document.getElementById('find').value.startsWith('v3:')"))
+    assert page.value(visible) == ["toy/plain", "toy/timed"]
+    show_runs({"one": small_report(), "other": changed}, "#toy/timed")
+    assert page.value("document.querySelector('#differ details[open]').id") == "toy/timed"
 
 
 def test_an_exceeded_threshold_of_0_is_no_ratio_of_0(show):

@@ -58,7 +58,7 @@ def command(
         past = read_past(report, history) if history else find_past(report) if form == "html" else None
         write(render(report, form, lang, transitions, past), output)
         return
-    from mluops_gtest.results.reports.html import render_matrix
+    from mluops_gtest.results.reports.html_matrix import render_matrix
 
     if form != "html":
         raise UsageError(f"--format {form} is for one run; several runs side by side are a page: --format html.")

@@ -208,12 +208,13 @@ def _element_record(seen: ElementReading, pool: Pool) -> list[Any]:
     return [what, seen.beyond, seen.compared, number(seen.ratio), place, seen.evaluated, seen.baseline, allowed]
 
 
-_MAX_SAMPLES = 3
+# Wrong elements that stand beside an explanation.
+MAX_SAMPLES: Final = 3
 
 
 def _samples(explained: Explanation) -> list[list[str]]:
     """Place, what came and what was expected of the first wrong elements."""
-    found = explained.samples[:_MAX_SAMPLES]
+    found = explained.samples[:MAX_SAMPLES]
     return [[f"[{', '.join(map(str, one.index))}]" * bool(one.index), one.evaluated, one.baseline] for one in found]
 
 
