@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from itertools import groupby
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.text import pluralize, strip_controls, strip_to_line
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import WrongMap
-from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome, Tone
-from mluops_gtest.core.readings import format_explanation
+from mluops_gtest.core.outcome import Outcome, Tone
+from mluops_gtest.core.readings import format_explanation, format_headline
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Tensor
@@ -30,9 +30,13 @@ from mluops_gtest.results.reports.html_payload import (
     elements_of,
     json_line,
     payload,
+    sample_cells,
     verdict,
 )
 from mluops_gtest.results.reports.words import PAGE_WORDS
+
+if TYPE_CHECKING:
+    from mluops_gtest.judging.groups import CauseGroup
 
 # What browsers and screen readers call the language.
 LANGUAGE_TAGS = {"en": "en", "zh": "zh-CN"}
@@ -195,24 +199,52 @@ _TONES: Final = {
 }
 _CELL: Final = 6
 _HISTOGRAM_HEIGHT: Final = 40
+# Cases that a cause names in a notebook.
+_MAX_NAMED: Final = 10
 # An error of 2^-30 or less is hardly seen, one of 1 or more is red.
 _LEAST_EXPONENT: Final = -30
 
 
+def find_causes(report: RunReport) -> "tuple[CauseGroup, ...]":
+    """Why cases fail, the cause of most cases first."""
+    failing = report.failing
+    if not failing:
+        return ()
+    # Late: the page of runs that passed needs none of it.
+    from mluops_gtest.judging.groups import cause_groups
+
+    return cause_groups(failing, report.results, report.shapes)
+
+
+def headline_of(group: "CauseGroup", lang: str) -> str:
+    """What a group has in common in a line: its headline, else operator, outcome and reason of its smallest case."""
+    if group.headline is not None:
+        return format_headline(group.headline, lang)
+    reason = format_reason(group.example.causes, lang).partition("\n")[0]
+    return ": ".join(filter(None, (group.operator, group.example.outcome.words[lang], reason)))
+
+
 def report_html(report: RunReport, most: int) -> str:
-    """The summary, and what is known of the gravest failures, at most so many."""
+    """The summary, then why cases fail, at most so many causes, with all that is known of an example of each."""
     name = str(report.backend.get("name", "?"))
-    failing = sorted(report.failing, key=lambda result: GRAVEST_FIRST.index(result.outcome))
     counts = ((Outcome.named(word), number) for word, number in report.summary.items())
     lines = [
         f"<div><b>{pluralize(len(report.results), 'case')} on {text_of(name)}</b>, {report.seconds:.1f} s: "
         + ", ".join(_coloured(f"{number} {one.words['en']}", one) for one, number in counts)
     ]
-    for number, result in enumerate(failing[:most]):
+    groups = find_causes(report)
+    for number, group in enumerate(groups[:most]):
         opened = " open" if number == 0 else ""
-        lines.append(f"<details{opened}><summary>{_title(result)}</summary>{''.join(_parts(result))}</details>")
-    if len(failing) > most:
-        lines.append(f"<p>{len(failing) - most} more did not pass.</p>")
+        size = _coloured(pluralize(len(group.members), "case"), group.example.outcome)
+        names = ", ".join(result.case for result in group.members[:_MAX_NAMED])
+        rest = len(group.members) - _MAX_NAMED
+        more = f" and {rest} more" if rest > 0 else ""
+        lines.append(
+            f"<details{opened}><summary>{size} <b>{text_of(headline_of(group, 'en'))}</b></summary>"
+            f"<p>{text_of(names + more)}</p>{result_html(group.example)}</details>"
+        )
+    if len(groups) > most:
+        lines.append(f"<p>{pluralize(len(groups) - most, 'more cause')}.</p>")
     return "\n".join([*lines, "</div>"])
 
 
@@ -237,12 +269,14 @@ def _title(result: CaseResult) -> str:
 
 
 def _parts(result: CaseResult) -> Iterator[str]:
-    if result.reason:
-        yield f"<p>{text_of(result.reason)}</p>"
     for explanation in result.explained:
         yield f"<p>{text_of(format_explanation(explanation))}</p>"
+        if explanation.samples:
+            yield _bare_table(("element", "evaluated", "baseline"), sample_cells(explanation))
         if explanation.map is not None and len(explanation.map.cells) > 1:
             yield _figure(f"wrong elements of {explanation.output}", _wrong_map(explanation.map))
+    if result.reason:
+        yield f"<p>{text_of(result.reason)}</p>"
     if result.profile is not None:
         yield _figure(
             f"relative errors of {result.profile.output}, where they are",

@@ -11,11 +11,11 @@ from mluops_gtest.base.text import BRANCH, COMMIT
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome
-from mluops_gtest.core.readings import format_explanation, format_headline
+from mluops_gtest.core.readings import format_explanation
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.results.reports.html import head, read_static, styles, table_of, text_of
-from mluops_gtest.results.reports.html_payload import MAX_SAMPLES
+from mluops_gtest.results.reports.html import find_causes, head, headline_of, read_static, styles, table_of, text_of
+from mluops_gtest.results.reports.html_payload import sample_cells
 from mluops_gtest.results.reports.words import MATRIX_WORDS
 
 if TYPE_CHECKING:
@@ -45,28 +45,10 @@ def make_columns(reports: Mapping[str, RunReport]) -> tuple[Column, ...]:
     columns = []
     for (path, report), name in zip(reports.items(), names, strict=True):
         title = name if names.count(name) == 1 else f"{name} · {_distinguish(path, report, reports)}"
-        groups = _groups(report)
+        groups = find_causes(report)
         causes = {result.case: group for group in groups for result in group.members}
         columns.append(Column(title, report, {result.case: result for result in report.results}, groups, causes))
     return tuple(columns)
-
-
-def _groups(report: RunReport) -> "tuple[CauseGroup, ...]":
-    failing = report.failing
-    if not failing:
-        return ()
-    # Late: the page of runs that passed needs none of it.
-    from mluops_gtest.judging.groups import cause_groups
-
-    return cause_groups(failing, report.results, report.shapes)
-
-
-def _headline_of(group: "CauseGroup", lang: str) -> str:
-    """What a group has in common in a line: its headline, else operator, outcome and reason of its smallest case."""
-    if group.headline is not None:
-        return format_headline(group.headline, lang)
-    reason = format_reason(group.example.causes, lang).partition("\n")[0]
-    return ": ".join(filter(None, (group.operator, group.example.outcome.words[lang], reason)))
 
 
 def _distinguish(path: str, report: RunReport, reports: Mapping[str, RunReport]) -> str:
@@ -190,7 +172,7 @@ def _causes(columns: Sequence[Column], words: Mapping[str, str], lang: str) -> s
     headlines: dict[str, str] = {}
     for number, column in enumerate(columns):
         for group in column.groups:
-            headline = _headline_of(group, lang)
+            headline = headline_of(group, lang)
             key = group.mark or headline
             counts.setdefault(key, [0] * len(columns))[number] += len(group.members)
             headlines.setdefault(key, headline)
@@ -228,8 +210,8 @@ def _result_words(column: Column, case: str, words: Mapping[str, str], lang: str
     result, cause = column.results.get(case), column.causes.get(case)
     if result is None:
         return text_of(words["absent"])
-    headline = f"<b>{text_of(_headline_of(cause, lang))}</b>" if cause and cause.headline is not None else ""
-    lines = [line for one in result.explained for line in (format_explanation(one, lang), *_sample_lines(one, words))]
+    headline = f"<b>{text_of(headline_of(cause, lang))}</b>" if cause and cause.headline is not None else ""
+    lines = [line for one in result.explained for line in (format_explanation(one, lang), *_samples(one, words))]
     lines.append(format_reason(result.causes, lang) or result.outcome.words[lang])
     lines += [f"{r.output}: {r.criterion} = {r.value:.4g}, ≤ {r.threshold:g}" for r in result.readings]
     if result.outcome.blocks and result.repro:
@@ -237,11 +219,9 @@ def _result_words(column: Column, case: str, words: Mapping[str, str], lang: str
     return headline + "<pre>" + "\n".join(map(text_of, lines)) + "</pre>"
 
 
-def _sample_lines(explained: Explanation, words: Mapping[str, str]) -> Iterator[str]:
-    """The first wrong elements, a line each."""
-    for one in explained.samples[:MAX_SAMPLES]:
-        place = f"{explained.output}{list(one.index) if one.index else ''}"
-        yield "  " + words["sample"].format(place=place, got=one.evaluated, expected=one.baseline)
+def _samples(explained: Explanation, words: Mapping[str, str]) -> Iterator[str]:
+    for element, got, expected in sample_cells(explained):
+        yield "  " + words["sample"].format(element=element, got=got, expected=expected)
 
 
 def _cell(outcome: Outcome | None, text: str, hint: str = "") -> str:

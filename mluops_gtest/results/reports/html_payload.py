@@ -167,7 +167,7 @@ def case_record(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
         "status": pool.number((_NAMES[result.status], _NAMES[result.expected_status])),
         "readings": [_reading_record(reading, pool) for reading in result.readings],
         "worst": None if result.worst is None else _worst_record(result.worst, pool),
-        "wrong": [[one.output, format_explanation(one, lang), _samples(one)] for one in result.explained],
+        "wrong": [[one.output, format_explanation(one, lang), sample_cells(one)] for one in result.explained],
         "elements": [_element_record(seen, pool) for seen in result.elements],
         "exact": [format_arbitration(found, lang) for found in result.arbitrated],
         "stress": [[row.threads, row.repetitions, row.failed, row.differing] for row in stressed],
@@ -209,13 +209,13 @@ def _element_record(seen: ElementReading, pool: Pool) -> list[Any]:
 
 
 # Wrong elements that stand beside an explanation.
-MAX_SAMPLES: Final = 3
+_MAX_SAMPLES: Final = 3
 
 
-def _samples(explained: Explanation) -> list[list[str]]:
-    """Place, what came and what was expected of the first wrong elements."""
-    found = explained.samples[:MAX_SAMPLES]
-    return [[f"[{', '.join(map(str, one.index))}]" * bool(one.index), one.evaluated, one.baseline] for one in found]
+def sample_cells(explained: Explanation) -> list[tuple[str, str, str]]:
+    """The first wrong elements: which it is, what came and what was expected."""
+    found = explained.samples[:_MAX_SAMPLES]
+    return [(f"{explained.output}{list(one.index) or ''}", one.evaluated, one.baseline) for one in found]
 
 
 def _worst_record(worst: Worst, pool: Pool) -> list[Any]:

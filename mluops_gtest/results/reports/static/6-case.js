@@ -14,8 +14,8 @@ const facts = (pairs) => el("dl", { class: "facts" }, pairs.filter(Boolean).map(
 
 // Some wrong elements of an output, as the backend and the baseline have them.
 function samplesTable(row, output) {
-  const rows = (row.wrong || []).filter(([name]) => name === output).flatMap(([name, , samples]) =>
-    samples.map(([place, evaluated, baseline]) => el("tr", {}, [name + place, evaluated, baseline].map((words, column) => el("td", { class: column === 1 ? "mono bad" : "mono" }, words)))),
+  const rows = (row.wrong || []).filter(([name]) => name === output).flatMap(([, , samples]) =>
+    samples.map((cells) => el("tr", {}, cells.map((words, column) => el("td", { class: column === 1 ? "mono bad" : "mono" }, words)))),
   );
   return rows.length ? table([t("element"), t("evaluated"), t("baseline")], rows, [], "samples") : null;
 }
