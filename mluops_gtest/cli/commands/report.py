@@ -31,10 +31,21 @@ from mluops_gtest.results.reports.terminal import escape
     "Show the outcomes of earlier runs on this backend, e.g. --history .mluops-test/history.sqlite. [default for html: "
     "the file that `history` uses, if it has this run]",
 )
+@value_option(
+    "--reference-times FILE",
+    "existing file",
+    "Times of a competitor for the markdown report: YAML with a line `CASE: µs` each, e.g. --reference-times gpu.yaml.",
+)
 @value_option("-o --output FILE", "file", "Where to write, e.g. -o report.html.  [default: standard output]")
 @no_garbage_collection()
 def command(
-    results: tuple[Path, ...], form: str, lang: str, against: Path | None, history: Path | None, output: Path | None
+    results: tuple[Path, ...],
+    form: str,
+    lang: str,
+    against: Path | None,
+    history: Path | None,
+    reference_times: Path | None,
+    output: Path | None,
 ) -> None:
     """Write a report of RESULTS, a results folder or a report.json; of several, a page that shows them side by side.
 
@@ -43,6 +54,7 @@ def command(
     Examples:
       mluops-test report results -o report.html                     one page for the browser
       mluops-test report results --format markdown --lang zh        the test report that goes with a change
+      mluops-test report results --format markdown --reference-times gpu.yaml   beside the times of a competitor
       mluops-test report results --format text                      the summary again, with every failed case
       mluops-test report results --format junit -o junit.xml        for the CI system
       mluops-test report results --against baseline.json -o report.html
@@ -52,11 +64,20 @@ def command(
     from mluops_gtest.results.folder import read_report
     from mluops_gtest.results.reports.files import find_past, find_transitions, read_past, render, write
 
+    if reference_times is not None and form != "markdown":
+        raise UsageError(f"--reference-times is for --format markdown, not for {form}.")
     if len(results) == 1:
         report = read_report(results[0])
         transitions = None if against is None else find_transitions(report, against)
         past = read_past(report, history) if history else find_past(report) if form == "html" else None
-        write(render(report, form, lang, transitions, past), output)
+        if reference_times is None:
+            write(render(report, form, lang, transitions, past), output)
+            return
+        from mluops_gtest.results.reports.markdown import render_markdown
+        from mluops_gtest.results.times import read_competitor_times
+
+        competitor = read_competitor_times(reference_times, report)
+        write(render_markdown(report, transitions, lang, past, competitor), output)
         return
     from mluops_gtest.results.reports.html_matrix import render_matrix
 

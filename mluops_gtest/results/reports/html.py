@@ -28,6 +28,7 @@ from mluops_gtest.core.tensor import Tensor
 from mluops_gtest.results.reports.html_payload import (
     HistoryTrends,
     elements_of,
+    find_causes,
     json_line,
     payload,
     sample_cells,
@@ -203,17 +204,6 @@ _HISTOGRAM_HEIGHT: Final = 40
 _MAX_NAMED: Final = 10
 # An error of 2^-30 or less is hardly seen, one of 1 or more is red.
 _LEAST_EXPONENT: Final = -30
-
-
-def find_causes(report: RunReport) -> "tuple[CauseGroup, ...]":
-    """Why cases fail, the cause of most cases first."""
-    failing = report.failing
-    if not failing:
-        return ()
-    # Late: the page of runs that passed needs none of it.
-    from mluops_gtest.judging.groups import cause_groups
-
-    return cause_groups(failing, report.results, report.shapes)
 
 
 def headline_of(group: "CauseGroup", lang: str) -> str:

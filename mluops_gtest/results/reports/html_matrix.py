@@ -14,8 +14,8 @@ from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome
 from mluops_gtest.core.readings import format_explanation
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.results.reports.html import find_causes, head, headline_of, read_static, styles, table_of, text_of
-from mluops_gtest.results.reports.html_payload import sample_cells
+from mluops_gtest.results.reports.html import head, headline_of, read_static, styles, table_of, text_of
+from mluops_gtest.results.reports.html_payload import find_causes, sample_cells
 from mluops_gtest.results.reports.words import MATRIX_WORDS
 
 if TYPE_CHECKING:

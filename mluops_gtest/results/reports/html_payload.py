@@ -11,7 +11,7 @@ import statistics
 import zlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -21,7 +21,7 @@ from mluops_gtest.core.call import Status
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome
-from mluops_gtest.core.readings import format_explanation
+from mluops_gtest.core.readings import format_explanation, format_headline, format_support
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import (
     CaseInfo,
@@ -36,6 +36,9 @@ from mluops_gtest.core.result import (
 )
 from mluops_gtest.results.records import fields_to_json, share_of_threshold
 from mluops_gtest.results.times import efficiency, timing_stats
+
+if TYPE_CHECKING:
+    from mluops_gtest.judging.groups import CauseGroup
 
 # What is larger is packed, so that the page stays small enough to keep, to send and to open.
 PACK_FROM_BYTES: Final = 3_000_000
@@ -330,17 +333,21 @@ def trend_text(points: Sequence[PastPoint], starts: Sequence[str]) -> list[str]:
 _TELLING: Final = 64
 
 
-def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
-    """The causes that have a headline, those of most cases first, with the names of their cases as rows."""
+def find_causes(report: RunReport) -> "tuple[CauseGroup, ...]":
+    """Why cases fail, the cause of most cases first."""
     failing = report.failing
     if not failing:
-        return []
-    # Late: the page of a run that passed needs none of it.
-    from mluops_gtest.core.readings import format_headline, format_support
+        return ()
+    # Late: the page of runs that passed needs none of it.
     from mluops_gtest.judging.groups import cause_groups
 
+    return cause_groups(failing, report.results, report.shapes)
+
+
+def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
+    """The causes that have a headline, those of most cases first, with the names of their cases as rows."""
     records = []
-    for group in cause_groups(failing, report.results, report.shapes):
+    for group in find_causes(report):
         if group.headline is None:
             continue
         case, example = _example(group.examples, group.headline.output)
