@@ -439,6 +439,8 @@ def test_no_window_is_too_narrow(show):
     for width in (320, 400, 768, 1400):
         page.window(width, 900)
         assert page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0, width
+        shown_whole = width == 320 or page.value(TOO_WIDE.replace("'.scroll'", "'.scroll:has(.summary)'")) == []
+        assert shown_whole, width
 
 
 @pytest.fixture

@@ -396,6 +396,9 @@ def payload(
     pool, past, device = Pool(), history or {}, report.environment.get("device")
     moved = {case: word.replace("_", " ") for case, word in (transitions or {}).items()}
     runs = latest_runs(past)
+    if len(runs) < 2:
+        # One run is no trend.
+        past, runs = {}, []
     # First, so that what it takes is gone before the lines come.
     causes = cause_records(report, lang)
     columns: dict[str, list[Any]] = defaultdict(list)
