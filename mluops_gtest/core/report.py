@@ -45,7 +45,7 @@ REPORT_KINDS: Final = {
 
 
 FORMAT = 1
-# Failing cases that a notebook shows with their pictures.
+# Causes that a notebook shows, each with an example.
 _MAX_SHOWN = 10
 # They run in the process of the harness by design: it is their own.
 _OWN_BACKENDS = ("numpy", "reference")

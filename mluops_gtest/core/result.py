@@ -228,6 +228,8 @@ class CaseInfo(Value):
     own_criteria: tuple[str, ...] = ()
     # Under --reseed: what that made of the case.
     reseeded: Reseeded | None = None
+    # The level of the device, e.g. 370, that the case asks for; None: that of the device at hand.
+    arch: int | None = None
 
     @staticmethod
     def of(case: Case) -> "CaseInfo":
@@ -245,6 +247,7 @@ class CaseInfo(Value):
             theory_ops=case.theory.get("theory_compute_ops"),
             check=case.expect.check or "",
             reseeded=case.reseeded,
+            arch=case.expect.arch,
         )
 
     @property

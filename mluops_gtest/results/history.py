@@ -187,9 +187,12 @@ class CaseTrend(Value):
         return tuple(point.seconds for point in self.ran)
 
     @property
-    def story(self) -> tuple[tuple[str, str, float | None, str], ...]:
-        """Start, outcome, largest reading as a multiple of its threshold, and commit, from old to new."""
-        return tuple((point.run.started, point.outcome.value, point.used, point.run.commit) for point in self.points)
+    def story(self) -> tuple[tuple[str, str, float | None, str, float | None], ...]:
+        """Start, outcome, largest reading as a multiple of its threshold, commit and time, from old to new."""
+        return tuple(
+            (p.run.started, p.outcome.value, p.used, p.run.commit, p.seconds if p.outcome.was_called else None)
+            for p in self.points
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The trend for programs."""

@@ -51,13 +51,13 @@ def result_to_json(result: CaseResult) -> dict[str, Any]:
     record["seconds"] = round(result.seconds, 9)
     for name in ("tags", "readings", "notes", "attempts", "causes", "elements", "arbitrated"):
         record[name] = with_words(record[name])
-    # What there is not is left out, as it was before results could have it; device 0 is one.
+    # What there is not is left out, as before results could have it: a report keeps its digest in the history.
     for name in ("elements", "arbitrated", "stress", "explained", "host", "device", "judged_by"):
         if record[name] != 0 and not record[name]:
             del record[name]
-    if result.perf is not None and result.perf.overhead_ns is None:
-        # As it was written before that was measured: a report keeps its digest in the history.
-        del record["perf"]["overhead_ns"]
+    for part, name in (("perf", "overhead_ns"), ("info", "arch")):
+        if record[part] is not None and record[part][name] is None:
+            del record[part][name]
     if record["profile"] is not None:
         cells = record["profile"]["cells"]
         record["profile"]["cells"] = list(cells) if all(map(math.isfinite, cells)) else with_words(cells)

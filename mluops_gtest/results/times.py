@@ -7,12 +7,12 @@ import json
 import math
 import operator
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from mluops_gtest.base.errors import ContentError, repr_short, suggestion
+from mluops_gtest.base.errors import ContentError, UsageError, repr_short, suggestion
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.yaml_lines import Lines, load_yaml
 from mluops_gtest.core.report import RunReport
@@ -168,7 +168,53 @@ def device_spec_text(spec: DeviceSpec, remark: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _figure(path: Path, mapping: Lines, key: str) -> float:
+class CompetitorTime(Value):
+    """What a competitor takes for a case, and the share of its performance that is required."""
+
+    nanoseconds: float
+    wanted: float
+
+    def share(self, nanoseconds: float) -> float:
+        """The performance of who takes so long, as a share of the competitor's."""
+        return self.nanoseconds / nanoseconds
+
+
+# Section 1.5.2 of a design document: not worse than 1/10 of the competitor's performance.
+COMPETITOR_SHARE = 0.1
+
+
+def read_competitor_times(path: Path, report: RunReport) -> dict[str, CompetitorTime]:
+    """The times in a YAML file, by case: `CASE: µs`, or `CASE: {us: µs, share: required}`."""
+    try:
+        document = load_yaml(path)
+        if not isinstance(document, Lines) or not document:
+            raise ContentError(f"{path}:1: write a line per case with its time in µs, e.g. {_COMPETITOR_EXAMPLE}.")
+        cases = {result.case for result in report.results}
+        return {case: _competitor_time(path, document, case, cases) for case in document}
+    except ContentError as error:
+        raise UsageError(str(error)) from error
+
+
+_COMPETITOR_EXAMPLE = "`abs/network_a: 12.5` or `abs/network_a: {us: 12.5, share: 1}`"
+
+
+def _competitor_time(path: Path, document: Lines, case: str, cases: Collection[str]) -> CompetitorTime:
+    at, entry = f"{path}:{document.line_of(case)}", document[case]
+    if case not in cases:
+        import difflib  # late: only a mistyped name pays for it
+
+        close = difflib.get_close_matches(case, cases, n=1)
+        hint = f"did you mean {close[0]}?" if close else "name cases as `mluops-test list` does."
+        raise ContentError(f"{at}: the results have no case {repr_short(case)}; {hint}")
+    if not isinstance(entry, Lines):
+        return CompetitorTime(_figure(path, document, case, "12.5 for µs") * 1e3, COMPETITOR_SHARE)
+    if "us" not in entry or not entry.keys() <= {"us", "share"}:
+        raise ContentError(f"{at}: {case} has {repr_short(dict(entry))}; write e.g. {_COMPETITOR_EXAMPLE}.")
+    share = _figure(path, entry, "share", "0.1") if "share" in entry else COMPETITOR_SHARE
+    return CompetitorTime(_figure(path, entry, "us", "12.5") * 1e3, share)
+
+
+def _figure(path: Path, mapping: Lines, key: str, example: str = "1.2e+12") -> float:
     """A positive number; `1e12` is one, too, which YAML takes for a word."""
     value = mapping[key]
     try:
@@ -176,7 +222,7 @@ def _figure(path: Path, mapping: Lines, key: str) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and number > 0):
-        what = f"{key} is {repr_short(value)}; it must be a number above 0 without a unit, e.g. 1.2e+12."
+        what = f"{key} is {repr_short(value)}; it must be a number above 0 without a unit, e.g. {example}."
         raise ContentError(f"{path}:{mapping.line_of(key)}: {what}")
     return number
 

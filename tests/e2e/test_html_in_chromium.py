@@ -22,15 +22,22 @@ from mluops_gtest.core.result import (
 from mluops_gtest.judging.explaining import explained
 from mluops_gtest.judging.value_laws import WrongOutput
 from mluops_gtest.results.reports import html_payload as embedding
-from mluops_gtest.results.reports.html import render_html, render_matrix
+from mluops_gtest.results.reports.html import render_html
+from mluops_gtest.results.reports.html_matrix import render_matrix
 from tests.support.chromium import Chromium, needs_chromium
 from tests.support.page_report import HOSTILE, failed, large_report, report, result, small_report
 
 pytestmark = [*needs_chromium, pytest.mark.slow]
 MOVES = {"toy/same_way": "regressed", "toy/plain": "still passing", "toy/gone": "missing", "other/tagged": "a new word"}
 HISTORY = {
-    "toy/same_way": [("2026-01-01T00:00:00", "passed", 0.01, ""), ("2026-01-02T00:00:00", "failed", 2000.0, "beef+")],
-    "toy/plain": [("2026-01-01T00:00:00", "passed", 0.0, ""), ("2026-01-02T00:00:00", "skipped", None, "beef+")],
+    "toy/same_way": [
+        ("2026-01-01T00:00:00", "passed", 0.01, "", 0.001),
+        ("2026-01-02T00:00:00", "failed", 2000.0, "beef+", 0.003),
+    ],
+    "toy/plain": [
+        ("2026-01-01T00:00:00", "passed", 0.0, "", 0.001),
+        ("2026-01-02T00:00:00", "skipped", None, "beef+", None),
+    ],
 }
 EVERYTHING = {"transitions": MOVES, "history": HISTORY}
 
@@ -266,7 +273,7 @@ def test_failures_that_are_alike_stand_together(show):
     assert "2" in alike.split()
     assert len(heads) == len(texts(page, ".group-count")) == 11
     page.click(".group:has(.o-failed) summary")
-    page.click(".group[open] .group-cases button")
+    page.click(".group[open] .group-cases a")
     assert focused(page) == HOSTILE  # of two equally small cases, the first by name
     assert len(texts(page, ".detail")) == 1
 
@@ -287,6 +294,13 @@ IS_BELOW = """(() => {
 })()"""
 
 
+# The row that has the focus lies in the window, below the toolbar that stays at the top.
+IS_IN_SIGHT = """(() => {
+  const [row, bar] = [document.activeElement, document.querySelector(".toolbar")].map((n) => n.getBoundingClientRect());
+  return row.top >= bar.bottom && row.bottom <= window.innerHeight;
+})()"""
+
+
 @pytest.mark.parametrize("width", [1400, 400])
 def test_failures_of_one_cause_stand_under_a_headline_with_a_map(show, browser, width):
     browser.window(width, 900)
@@ -297,11 +311,59 @@ def test_failures_of_one_cause_stand_under_a_headline_with_a_map(show, browser, 
     assert page.value(IS_BELOW) is (width == 400)
     page.click(".group summary")
     assert "In toy/b: out[7:] is zero" in texts(page, ".group-words")[0]
+    (_, *samples) = texts(page, ".group .samples tr")
+    assert [row.split("\t")[:2] for row in samples] == [[f"out[7, {n}]", "0.0"] for n in range(3)]
+    assert texts(page, ".group .repro code") == ["mluops-test run toy/b --backend mine"]
     classes = page.value("[...document.querySelectorAll('.group-cause .cell')].map((cell) => cell.classList[1])")
     assert classes == ["equal"] * 84 + ["wrong"] * 24
     assert page.value("document.documentElement.scrollWidth <= window.innerWidth")
     page.click(".group > button")
     assert sorted(ids(page)) == sorted(names)
+
+
+def test_a_case_says_the_headline_of_its_cause_and_some_wrong_elements(show):
+    names = {"toy/a": 5, "toy/b": 9, "toy/c": 40}
+    results = [last_rows_cleared(name, rows, f"v1:{rows}") for name, rows in names.items()]
+    page = show(report(*results), "#toy/c")
+    assert texts(page, ".cause-head") == ["toy: out[-2:] is zero"]
+    (cause,) = texts(page, ".detail .cause")
+    assert "out[38:] is zero" in cause
+    assert [row.split("\t")[0] for row in texts(page, ".cause .samples tr")[1:]] == [f"out[38, {n}]" for n in range(3)]
+    page.click(".cause button")
+    assert sorted(ids(page)) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("fragment", "shown"),
+    [
+        ("#toy/same_way", 17),
+        ("#toy%2Fsame_way", 17),
+        ("#case=toy/same_way", 17),
+        ("#outcome=failed&case=toy/same_way", 3),
+        # The filter would hide it.
+        ("#outcome=passed&case=toy/same_way", 17),
+    ],
+)
+def test_an_address_opens_its_case_and_stays(show, fragment, shown):
+    page = show(small_report(), fragment)
+    assert focused(page) == "toy/same_way"
+    assert len(texts(page, ".detail")) == 1
+    assert len(ids(page)) == shown
+    assert page.value("location.hash") == fragment
+    assert page.value(IS_IN_SIGHT)
+
+
+def test_the_link_of_a_case_opens_it_elsewhere(show):
+    page = show(small_report(), "#outcome=failed")
+    opened = "[...document.querySelectorAll('.list .row')].find((row) => row.innerText.includes('window.hacked'))"
+    page.value(f"{opened}.click()")
+    address = page.value("document.querySelector('.detail .foot a').href")
+    page.click(".detail .foot a")
+    assert page.value("location.href") == address
+    page.open("about:blank")
+    page.open(address)
+    assert focused(page) == HOSTILE
+    assert len(ids(page)) == 17
 
 
 def test_transitions_are_counted_and_missing_cases_are_found(show):
@@ -325,6 +387,7 @@ def test_earlier_runs_are_drawn_for_all_and_for_one_case(show):
     page.click(".list .row")
     marks = page.value("[...document.querySelectorAll('.trend-block .mark')].map((mark) => mark.classList[1])")
     assert marks == ["o-passed", "o-failed"]
+    assert page.value("document.querySelectorAll('.trend-block .picture')[1].ariaLabel") == "Time: 1 ms, 3 ms"
 
 
 def test_times_and_roofs_of_a_timed_case(show):
@@ -376,21 +439,73 @@ def test_no_window_is_too_narrow(show):
     for width in (320, 400, 768, 1400):
         page.window(width, 900)
         assert page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0, width
+        # Three columns of figures and a name are too much for 320.
+        if width > 320:
+            assert page.value(TOO_WIDE.replace("'.scroll'", "'.scroll:has(.summary)'")) == [], width
 
 
-def test_no_window_is_too_narrow_for_several_runs(browser, tmp_path):
-    runs = {"one": report(failed("toy/of_a_name_that_takes_a_whole_line_of_its_own")), "other": small_report()}
-    path = tmp_path / "runs.html"
-    path.write_text(render_matrix(runs), encoding="utf-8")
-    browser.window(400, 900)
-    browser.open(path.as_uri())
-    browser.click("summary")
-    assert browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+@pytest.fixture
+def show_runs(browser, tmp_path):
+    """Open the page of several runs."""
+
+    def call(runs, fragment=""):
+        path = tmp_path / "runs.html"
+        path.write_text(render_matrix(runs), encoding="utf-8")
+        browser.open("about:blank")
+        browser.open(path.as_uri() + fragment)
+        return browser
+
+    browser.javascript(True)
+    browser.window(1400, 900)
+    yield call
+    assert browser.complaints == []
+
+
+RUNS = {"one": report(failed("toy/of_a_name_that_takes_a_whole_line_of_its_own")), "other": small_report()}
+
+
+def test_no_window_is_too_narrow_for_several_runs(show_runs):
+    page = show_runs({**RUNS, "third": report(result("toy/of_a_name_that_takes_a_whole_line_of_its_own"))})
+    page.click("#differ summary")
+    for width in (320, 400, 768, 1400):
+        page.window(width, 900)
+        assert page.value("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0, width
+        assert page.value(TOO_WIDE) == [], width
+
+
+# The cells of tables that need a scroll bar, by what they say.
+TOO_WIDE = (
+    "[...document.querySelectorAll('.scroll')].filter((n) => n.scrollWidth > n.clientWidth).map((n) => n.innerText)"
+)
+
+
+def test_several_runs_have_a_search_and_addresses(show_runs):
+    changed = report(*(last_rows_cleared(name, 9, "v1:1") for name in ("toy/plain", "toy/timed")))
+    page = show_runs({"one": small_report(), "other": changed})
+    visible = "[...document.querySelectorAll('#differ details:not([hidden]) .id')].map((node) => node.innerText)"
+    assert page.value(visible) == ["toy/plain", "toy/timed"]
+    assert texts(page, "#count") == ["2 of 2"]
+    assert texts(page, "#differ .heads span")[0] == "case"
+    page.click("#find")
+    page.type("plain passed")
+    assert page.value(visible) == ["toy/plain"]
+    assert texts(page, "#count") == ["1 of 2"]
+    page.click("#causes a[href^='#v3:']")
+    page.value(until("document.getElementById('find').value.startsWith('v3:')"))
+    assert page.value(visible) == ["toy/plain", "toy/timed"]
+    show_runs({"one": small_report(), "other": changed}, "#toy/timed")
+    assert page.value("document.querySelector('#differ details[open]').id") == "toy/timed"
 
 
 def test_an_exceeded_threshold_of_0_is_no_ratio_of_0(show):
     exact = failed("toy/exact", readings=(Reading("out", "diff3", 2.0, 0.0, within=False),))
     assert texts(show(report(exact)), ".summary tbody td:nth-child(6)") == ["∞", "∞"]
+    near = result("toy/a_near", readings=(Reading("out", "diff1", 9e-6, 1e-5, within=True),))
+    unread = result("toy/unread", Outcome.SKIPPED, readings=(), compared=False)
+    page = show(report(near, result("toy/far"), unread, exact, failed("toy/nan")), "#order=ratio")
+    assert ids(page) == ["toy/exact", "toy/nan", "toy/a_near", "toy/far", "toy/unread"]
+    titles = page.value("[...document.querySelectorAll('.list .meter')].map((node) => node.title)")
+    assert titles[:3] == [*["Worst reading ÷ threshold: ∞"] * 2, "Worst reading ÷ threshold: 0.9"]
 
 
 def test_light_dark_and_the_reader_s_own_choice(show):
@@ -477,7 +592,7 @@ def test_a_case_far_down_the_list_is_reached_from_its_group(show):
     page = show(report(*passed, failed("toy/the_last")), "#order=id")
     assert "toy/the_last" not in ids(page)
     page.click(".group summary")
-    page.click(".group .group-cases button")
+    page.click(".group .group-cases a")
     assert focused(page) == "toy/the_last"
     assert len(texts(page, ".detail")) == 1
 

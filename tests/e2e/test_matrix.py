@@ -1,5 +1,7 @@
 """`report A B C`: several runs on one page."""
 
+import json
+
 import pytest
 
 from mluops_gtest.base.errors import ExitCode
@@ -18,13 +20,27 @@ def runs(run_once):
 def test_runs_stand_side_by_side(cli, runs):
     page = cli("report", *runs).out
     assert "<h1>3 runs side by side</h1>" in page
-    assert "2 cases in all, 0 with one outcome in every run" in page
+    assert "2 cases in all, 1 with one outcome in every run that has them" in page
     # Of the operator: one column per run.
     assert page.count("<th>masked_im2col_forward</th>") == 1
-    assert page.count("<details>") == 2
-    assert "not in this run" in page
-    assert "<script" not in page
+    assert page.count("<details id=") == 1
+    # The case that one run lacks is no difference: it is listed apart.
+    lacking = page.partition('<div class="lacking">')[2]
+    assert lacking.startswith('<details><summary>reference<span class="cell o-absent">1</span></summary>')
+    assert f"<ul><li>{SELECTED[1]}</li></ul>" in lacking
+    assert page.count("<script>") == 1
     assert cli("report", *runs).out == page
+
+
+def test_the_cause_of_a_difference_is_told_with_its_cases(cli, runs):
+    page = cli("report", *runs).out
+    headline = "masked_im2col_forward: all of data_col is zero"
+    cause = json.loads((runs[1] / "causes.json").read_text())["causes"][0]
+    assert f'<th>{headline} <a href="#{cause["id"]}">' in page
+    assert f"<dd><b>{headline}</b><pre>all of data_col is zero" in page
+    assert "data_col[" in page
+    assert f"mluops-test run {SELECTED[0]} --backend" in page
+    assert cause["id"] in page.partition("<details id=")[2].partition(">")[0]
 
 
 def test_runs_that_agree_say_so(cli, run):

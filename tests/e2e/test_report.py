@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.e2e.conftest import wrong
+from mluops_gtest.base.errors import ExitCode
+from tests.e2e.conftest import backends_in, wrong
 from tests.support.reports import GOLDEN
 
 ROOT = Path(__file__).parents[2]
@@ -176,6 +177,100 @@ def test_history_adds_how_the_cases_went_on_this_backend(cli, passing, run):
     assert [point["outcome"] for point in document["history"][case]["runs"]] == ["passed", "passed"]
     assert "### History" in cli("report", again, "--history", "h.sqlite", "--format", "markdown").out
     assert cli("report", again, "--history", "h.sqlite").out.startswith(FORMATS["html"])
+
+
+def test_the_page_finds_the_default_history_where_it_has_the_run(cli, passing, run):
+    again, unknown = (run(*SELECT, "--backend", wrong("Exact"), "--no-isolate").folder for _ in range(2))
+    assert '"runs":[]' in cli("report", again).out
+    older = json.loads((passing / "report.json").read_text()) | {"started": "2026-01-01T00:00:00+00:00"}
+    Path("older.json").write_text(json.dumps(older))
+    history(cli, ".mluops-test/history.sqlite", "older.json", again)
+    page = cli("report", again)
+    assert '"runs":["2026-01-01T00:00:00+00:00","' in page.out
+    assert page.err == ""
+    assert '"runs":[]' in cli("report", unknown).out
+    assert "### History" not in cli("report", again, "--format", "markdown").out
+
+
+def history(cli, file, *runs):
+    """A history of these runs."""
+    assert cli("history", "add", *runs, "--db", file).code == 0
+
+
+def test_a_damaged_default_history_costs_no_page(cli, passing):
+    Path(".mluops-test").mkdir()
+    Path(".mluops-test/history.sqlite").write_bytes(b"no database at all" * 100)
+    page = cli("report", passing)
+    assert page.code == 0
+    assert page.out.startswith(FORMATS["html"])
+    assert page.err.startswith("warning: the page has no trends: .mluops-test/history.sqlite: ")
+
+
+TIMED = "masked_im2col_forward/retinanet_3x3_twin_float"
+
+
+@pytest.fixture(scope="module")
+def timed(run_once):
+    """One case that takes 100 µs on its device, and one that is never timed."""
+    clocked = backends_in("clocked_backends")("Clocked")
+    cases = (TIMED, "masked_im2col_forward/feature_desc_null")
+    return run_once(*cases, "--backend", clocked, "--perf", "--no-isolate")
+
+
+def report_beside(cli, results, times, *more):
+    """The test report beside a competitor's times."""
+    Path("times.yaml").write_text(times)
+    return cli("report", results, "--format", "markdown", "--reference-times", "times.yaml", *more)
+
+
+@pytest.mark.parametrize(
+    ("times", "cells"),
+    [
+        (f"{TIMED}: 10\n", "| 10.0 | 10 % | yes (≥ 10 %) |"),
+        (f"{TIMED}: 9.99\n", "| 10.0 | 9.99 % | no (≥ 10 %) |"),
+        (f"{TIMED}: {{us: 250}}\n", "| 250.0 | 250 % | yes (≥ 10 %) |"),
+        (f"{TIMED}: {{us: 99, share: 1}}\n", "| 99.0 | 99 % | no (≥ 100 %) |"),
+    ],
+)
+def test_times_stand_beside_those_of_a_competitor(cli, timed, times, cells):
+    document = report_beside(cli, timed, times).out
+    assert cells in document
+    met = "yes (" in cells
+    behind = 0 if met else 1
+    assert f"the competitor's times: 1; below the required share of its performance: {behind};" in document
+    assert ("of the competitor's performance, " in document) is not met
+    assert "竞品时间" in report_beside(cli, timed, times, "--lang", "zh").out
+
+
+def test_a_case_that_was_not_timed_is_counted(cli, timed):
+    document = report_beside(cli, timed, "masked_im2col_forward/feature_desc_null: 3\n").out
+    assert "not timed here: 1." in document
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        (f"{TIMED}x: 1\n", f"times.yaml:1: the results have no case '{TIMED}x'; did you mean {TIMED}?"),
+        (f"\n{TIMED}: 12 ms\n", "times.yaml:2: " + TIMED + " is '12 ms'; it must be a number above 0 without a unit"),
+        (f"{TIMED}: {{us: 3, ms: 1}}\n", "times.yaml:1: " + TIMED + " has {'us': 3, 'ms': 1}; write e.g. "),
+        (f"{TIMED}: {{us: 3, share: 0}}\n", "times.yaml:1: share is 0; it must be a number above 0"),
+        ("[1, 2]\n", "times.yaml:1: write a line per case with its time in µs"),
+        (f"{TIMED}: [\n", "times.yaml:2:1: not valid YAML"),
+    ],
+)
+def test_times_that_say_nothing_are_refused(cli, timed, times, message):
+    report_beside(cli, timed, times).expect_error(ExitCode.USAGE, message)
+
+
+def test_times_are_for_one_test_report(cli, timed, passing):
+    Path("times.yaml").write_text(f"{TIMED}: 10\n")
+    options = ("--reference-times", "times.yaml")
+    cli("report", timed, *options).expect_error(
+        ExitCode.USAGE, "--reference-times is for --format markdown, not for html"
+    )
+    cli("report", timed, passing, *options, "--format", "markdown").expect_error(ExitCode.USAGE, "is for one run")
+    missing = cli("report", timed, "--format", "markdown", "--reference-times", "nowhere.yaml")
+    assert (missing.code, "does not exist" in missing.err) == (2, True)
 
 
 @pytest.mark.slow

@@ -28,12 +28,24 @@ from mluops_gtest.results.reports.terminal import escape
 @value_option(
     "--history FILE",
     "existing file",
-    "Show the outcomes of earlier runs on this backend, e.g. --history .mluops-test/history.sqlite.",
+    "Show the outcomes of earlier runs on this backend, e.g. --history .mluops-test/history.sqlite. [default for html: "
+    "the file that `history` uses, if it has this run]",
+)
+@value_option(
+    "--reference-times FILE",
+    "existing file",
+    "Times of a competitor for the markdown report: YAML with a line `CASE: µs` each, e.g. --reference-times gpu.yaml.",
 )
 @value_option("-o --output FILE", "file", "Where to write, e.g. -o report.html.  [default: standard output]")
 @no_garbage_collection()
 def command(
-    results: tuple[Path, ...], form: str, lang: str, against: Path | None, history: Path | None, output: Path | None
+    results: tuple[Path, ...],
+    form: str,
+    lang: str,
+    against: Path | None,
+    history: Path | None,
+    reference_times: Path | None,
+    output: Path | None,
 ) -> None:
     """Write a report of RESULTS, a results folder or a report.json; of several, a page that shows them side by side.
 
@@ -43,6 +55,7 @@ def command(
       mluops-test report results -o report.html                     one page for the browser
       mluops-test report latest -o report.html                      the newest run under ./mluops-results
       mluops-test report results --format markdown --lang zh        the test report that goes with a change
+      mluops-test report results --format markdown --reference-times gpu.yaml   beside the times of a competitor
       mluops-test report results --format text                      the summary again, with every failed case
       mluops-test report results --format junit -o junit.xml        for the CI system
       mluops-test report results --against baseline.json -o report.html
@@ -50,15 +63,24 @@ def command(
       mluops-test report numpy-run torch-run mlu-run -o matrix.html   several backends, machines or commits side by side
     """
     from mluops_gtest.results.folder import read_report
-    from mluops_gtest.results.reports.files import find_transitions, read_past, render, write
+    from mluops_gtest.results.reports.files import find_past, find_transitions, read_past, render, write
 
+    if reference_times is not None and form != "markdown":
+        raise UsageError(f"--reference-times is for --format markdown, not for {form}.")
     if len(results) == 1:
         report = read_report(results[0])
         transitions = None if against is None else find_transitions(report, against)
-        past = None if history is None else read_past(report, history)
-        write(render(report, form, lang, transitions, past), output)
+        past = read_past(report, history) if history else find_past(report) if form == "html" else None
+        if reference_times is None:
+            write(render(report, form, lang, transitions, past), output)
+            return
+        from mluops_gtest.results.reports.markdown import render_markdown
+        from mluops_gtest.results.times import read_competitor_times
+
+        competitor = read_competitor_times(reference_times, report)
+        write(render_markdown(report, transitions, lang, past, competitor), output)
         return
-    from mluops_gtest.results.reports.html import render_matrix
+    from mluops_gtest.results.reports.html_matrix import render_matrix
 
     if form != "html":
         raise UsageError(f"--format {form} is for one run; several runs side by side are a page: --format html.")

@@ -8,6 +8,7 @@ import hashlib
 import json
 import sys
 import uuid
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -20,7 +21,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 import msgspec
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import UnwritableError, UsageError
+from mluops_gtest.base.errors import HarnessError, HarnessWarning, UnwritableError, UsageError
 from mluops_gtest.base.files import replace_file
 from mluops_gtest.base.text import BRANCH, COMMIT, strip_controls, strip_values
 from mluops_gtest.base.typed_files import Source
@@ -78,14 +79,31 @@ def find_transitions(report: RunReport, baseline: Path) -> dict[str, str]:
     return {case: transition(before.get(case), now.get(case)).value for case in sorted(before | now)}
 
 
-def read_past(report: RunReport, file: Path) -> "tuple[CaseTrend, ...]":
-    """How the cases of this report went in the newest runs on its backend."""
-    from mluops_gtest.results.history import History
+def read_past(report: RunReport, file: Path | None) -> "_Past":
+    """How the cases of this report went in the newest runs on its backend.
 
-    cases = {result.case for result in report.results}
-    with History(file) as history:
-        runs = history.runs(backend=backend_of(report), last=_MAX_RUNS)
-        return tuple(trend for trend in history.trends(runs) if trend.case in cases)
+    Without a file: what the history says that the commands use by default, where it holds this run, else None.
+    """
+    from mluops_gtest.results.history import History, history_path
+
+    path = history_path(file)
+    if file is None and not path.is_file():
+        return None
+    cases, backend = {result.case for result in report.results}, backend_of(report)
+    with History(path) as history:
+        runs = history.runs(backend=backend)
+        if file is None and (report.started, report.seconds) not in [(run.started, run.seconds) for run in runs]:
+            return None
+        return tuple(trend for trend in history.trends(runs[-_MAX_RUNS:]) if trend.case in cases)
+
+
+def find_past(report: RunReport) -> "_Past":
+    """What the default history says of this run; None with a warning where it cannot be read, since nobody named it."""
+    try:
+        return read_past(report, None)
+    except HarnessError as error:
+        warnings.warn(HarnessWarning(f"the page has no trends: {error}"), stacklevel=2)
+        return None
 
 
 def write(pieces: Iterable[str], file: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""HTML: a page for one run, one for several, and pieces for notebooks, which have no scripts.
+"""HTML: the page of a run, and pieces for notebooks, which have no scripts.
 
 Nothing is loaded from anywhere, and nothing is read as markup by mistake.
 """
@@ -13,21 +13,31 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from itertools import groupby
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mluops_gtest.base.errors import UsageError
-from mluops_gtest.base.frozen import Value
-from mluops_gtest.base.text import BRANCH, COMMIT, pluralize, strip_controls, strip_to_line
+from mluops_gtest.base.text import pluralize, strip_controls, strip_to_line
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import WrongMap
-from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome, Tone
-from mluops_gtest.core.readings import format_explanation
+from mluops_gtest.core.outcome import Outcome, Tone
+from mluops_gtest.core.readings import format_explanation, format_headline
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.core.tensor import Tensor
-from mluops_gtest.results.reports.html_payload import HistoryTrends, elements_of, json_line, payload, verdict
-from mluops_gtest.results.reports.words import MATRIX_WORDS, PAGE_WORDS
+from mluops_gtest.results.reports.html_payload import (
+    HistoryTrends,
+    elements_of,
+    find_causes,
+    json_line,
+    payload,
+    sample_cells,
+    verdict,
+)
+from mluops_gtest.results.reports.words import PAGE_WORDS
+
+if TYPE_CHECKING:
+    from mluops_gtest.judging.groups import CauseGroup
 
 # What browsers and screen readers call the language.
 LANGUAGE_TAGS = {"en": "en", "zh": "zh-CN"}
@@ -40,9 +50,9 @@ def styles() -> str:
     return tones + read_static(".css")
 
 
-def read_static(ending: str) -> str:
+def read_static(ending: str, folder: str = "static") -> str:
     """All files of one kind, in the order of their names."""
-    found = [file for file in files(__package__).joinpath("static").iterdir() if file.name.endswith(ending)]
+    found = [file for file in files(__package__).joinpath(folder).iterdir() if file.name.endswith(ending)]
     return "".join(file.read_text(encoding="utf-8") for file in sorted(found, key=lambda file: file.name))
 
 
@@ -93,162 +103,20 @@ def head(lang: str, title: str, icon: tuple[int, int, int], style: str, script: 
 """
 
 
-# Differing cases that the page has room for.
-_MAX_CASES: Final = 2000
-_SHORT_COMMIT: Final = 10
-_ICON: Final = (36, 87, 197)
+def row_of(cells: Iterable[str], tag: str = "td") -> str:
+    """The cells of a row."""
+    return "".join(f"<{tag}>{text_of(cell)}</{tag}>" for cell in cells)
 
 
-class Column(Value):
-    """One run: a title that tells it from the others, and its results by case."""
-
-    title: str
-    report: RunReport
-    results: Mapping[str, CaseResult]
-
-
-def make_columns(reports: Mapping[str, RunReport]) -> tuple[Column, ...]:
-    """A column per run; runs of one backend are told apart by commit, host or the path that they were read from."""
-    names = [str(report.backend.get("name", "?")) for report in reports.values()]
-    columns = []
-    for (path, report), name in zip(reports.items(), names, strict=True):
-        title = name if names.count(name) == 1 else f"{name} · {_distinguish(path, report, reports)}"
-        columns.append(Column(title, report, {result.case: result for result in report.results}))
-    return tuple(columns)
-
-
-def _distinguish(path: str, report: RunReport, reports: Mapping[str, RunReport]) -> str:
-    for describe in (_commit, _host):
-        words = [describe(one) for one in reports.values()]
-        if all(words) and len(set(words)) == len(words):
-            return describe(report)
-    return path
-
-
-def _commit(report: RunReport) -> str:
-    return report.labels.get(COMMIT, "")[:_SHORT_COMMIT]
-
-
-def _host(report: RunReport) -> str:
-    hosts = sorted({result.host for result in report.results if result.host})
-    return ", ".join(hosts) or str(report.environment.get("platform", ""))
-
-
-def render_matrix(reports: Mapping[str, RunReport], lang: str = "en") -> str:
-    """The page of these runs, by the paths that they were read from; the same reports give the same text."""
-    if lang not in MATRIX_WORDS:
-        raise UsageError(f"Unknown language {lang!r}; the page speaks {', '.join(MATRIX_WORDS)}.")
-    words, columns = MATRIX_WORDS[lang], make_columns(reports)
-    style = styles() + f":root {{ --runs: {len(columns)}; }}\n"
-    title = words["title"].format(n=len(columns))
-    return f"""{head(lang, title, _ICON, style)}<body>
-<main class="matrix">
-<h1>{escape(title)}</h1>
-{"".join(_sections(columns, words, lang))}
-</main>
-</body>
-</html>
-"""
-
-
-def _sections(columns: Sequence[Column], words: Mapping[str, str], lang: str) -> Iterator[str]:
-    yield f'<section class="panel"><h2>{escape(words["runs"])}</h2>{_runs(columns, words, lang)}</section>\n'
-    yield f'<section class="panel"><h2>{escape(words["operators"])}</h2>{_operators(columns, words, lang)}</section>\n'
-    everything = sorted({case for column in columns for case in column.results})
-    differing = [case for case in everything if len({_outcome(column, case) for column in columns}) > 1]
-    summary = words["all"].format(n=len(everything), same=len(everything) - len(differing))
-    yield f'<section class="panel"><h2>{escape(words["differ"])}</h2><p>{escape(summary)}</p>'
-    if not differing:
-        yield f"<p>{escape(words['same'])}</p>"
-    gravity = {outcome: place for place, outcome in enumerate((*GRAVEST_FIRST, None))}
-    differing.sort(key=lambda case: min(gravity[_outcome(column, case)] for column in columns))
-    for case in differing[:_MAX_CASES]:
-        yield _case(case, columns, words, lang)
-    if len(differing) > _MAX_CASES:
-        yield f"<p>{escape(words['more'].format(n=len(differing) - _MAX_CASES))}</p>"
-    yield "</section>"
-
-
-def _outcome(column: Column, case: str) -> Outcome | None:
-    return column.results[case].outcome if case in column.results else None
-
-
-def _runs(columns: Sequence[Column], words: Mapping[str, str], lang: str) -> str:
-    rows = []
-    for column in columns:
-        report = column.report
-        commit = " ".join(filter(None, (report.labels.get(BRANCH, ""), _commit(report))))
-        counts = " ".join(
-            _cell(Outcome.named(word), f"{number} {Outcome.named(word).words[lang]}")
-            for word, number in report.summary.items()
-        )
-        started = report.started[:19].replace("T", " ")
-        cells = [column.title, str(report.backend.get("spec", "")), _host(report), commit, started]
-        rows.append(f"{_row(cells)}<td>{counts}</td>")
-    heads = ["", words["backend"], words["machine"], words["commit"], words["started"], words["cases"]]
-    return _table(heads, rows)
-
-
-def _operators(columns: Sequence[Column], words: Mapping[str, str], lang: str) -> str:
-    counts: dict[str, list[Counter[Outcome]]] = {}
-    for number, column in enumerate(columns):
-        for result in column.report.results:
-            row = counts.setdefault(result.operator or "?", [Counter() for _ in columns])
-            row[number][result.outcome] += 1
-    rows = []
-    for operator, row in sorted(counts.items()):
-        cells = "".join(f"<td>{_tally(tally, lang) or _text(words['absent'])}</td>" for tally in row)
-        rows.append(f"<th>{_text(operator)}</th>{cells}")
-    return _table([words["operator"], *(column.title for column in columns)], rows)
-
-
-def _tally(tally: Counter[Outcome], lang: str) -> str:
-    present = [outcome for outcome in GRAVEST_FIRST if tally[outcome]]
-    return " ".join(_cell(one, f"{one.sign} {tally[one]}", one.words[lang]) for one in present)
-
-
-def _case(case: str, columns: Sequence[Column], words: Mapping[str, str], lang: str) -> str:
-    cells = []
-    for column in columns:
-        outcome = _outcome(column, case)
-        absent = f"<span>{_text(words['absent'])}</span>"
-        cells.append(absent if outcome is None else _cell(outcome, f"{outcome.sign} {outcome.words[lang]}"))
-    facts = "".join(
-        f"<dt>{_text(column.title)}</dt><dd>{_result_words(column.results.get(case), words, lang)}</dd>"
-        for column in columns
-    )
-    return (
-        f'<details><summary><span class="id">{_text(case)}</span>{"".join(cells)}</summary><dl>{facts}</dl></details>\n'
-    )
-
-
-def _result_words(result: CaseResult | None, words: Mapping[str, str], lang: str) -> str:
-    """What one run says of a case: why, the readings, and how to repeat it."""
-    if result is None:
-        return _text(words["absent"])
-    lines = [format_reason(result.causes, lang) or result.outcome.words[lang]]
-    lines += [f"{r.output}: {r.criterion} = {r.value:.4g}, ≤ {r.threshold:g}" for r in result.readings]
-    if result.outcome.blocks and result.repro:
-        lines.append(result.repro)
-    return "<pre>" + "\n".join(map(_text, lines)) + "</pre>"
-
-
-def _cell(outcome: Outcome, text: str, hint: str = "") -> str:
-    title = f' title="{_text(hint)}"' if hint else ""
-    return f'<span class="cell o-{outcome.value}"{title}>{_text(text)}</span>'
-
-
-def _row(cells: Iterable[str], tag: str = "td") -> str:
-    return "".join(f"<{tag}>{_text(cell)}</{tag}>" for cell in cells)
-
-
-def _table(heads: Sequence[str], rows: Iterable[str], kind: str = "") -> str:
-    head = _row(heads, "th")
+def table_of(heads: Sequence[str], rows: Iterable[str], kind: str = "") -> str:
+    """A table with these headings; `rows` are the cells of each, `kind` an attribute."""
+    head = row_of(heads, "th")
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     return f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _text(text: str) -> str:
+def text_of(text: str) -> str:
+    """The text on one line, none of it markup."""
     return escape(strip_to_line(text))
 
 
@@ -319,7 +187,7 @@ def _without_script(report: RunReport, data: Mapping[str, Any], words: Mapping[s
 
 def _plain_table(heads: list[str], rows: list[list[Any]]) -> str:
     cells = ("".join(f"<td>{escape(strip_controls(str(cell)))}</td>" for cell in row) for row in rows)
-    return _table(heads, cells, ' class="plain"')
+    return table_of(heads, cells, ' class="plain"')
 
 
 # Readable on light and on dark pages; notebooks strip style sheets, so each element has its own.
@@ -332,24 +200,41 @@ _TONES: Final = {
 }
 _CELL: Final = 6
 _HISTOGRAM_HEIGHT: Final = 40
+# Cases that a cause names in a notebook.
+_MAX_NAMED: Final = 10
 # An error of 2^-30 or less is hardly seen, one of 1 or more is red.
 _LEAST_EXPONENT: Final = -30
 
 
+def headline_of(group: "CauseGroup", lang: str) -> str:
+    """What a group has in common in a line: its headline, else operator, outcome and reason of its smallest case."""
+    if group.headline is not None:
+        return format_headline(group.headline, lang)
+    reason = format_reason(group.example.causes, lang).partition("\n")[0]
+    return ": ".join(filter(None, (group.operator, group.example.outcome.words[lang], reason)))
+
+
 def report_html(report: RunReport, most: int) -> str:
-    """The summary, and what is known of the gravest failures, at most so many."""
+    """The summary, then why cases fail, at most so many causes, with all that is known of an example of each."""
     name = str(report.backend.get("name", "?"))
-    failing = sorted(report.failing, key=lambda result: GRAVEST_FIRST.index(result.outcome))
     counts = ((Outcome.named(word), number) for word, number in report.summary.items())
     lines = [
-        f"<div><b>{pluralize(len(report.results), 'case')} on {_text(name)}</b>, {report.seconds:.1f} s: "
+        f"<div><b>{pluralize(len(report.results), 'case')} on {text_of(name)}</b>, {report.seconds:.1f} s: "
         + ", ".join(_coloured(f"{number} {one.words['en']}", one) for one, number in counts)
     ]
-    for number, result in enumerate(failing[:most]):
+    groups = find_causes(report)
+    for number, group in enumerate(groups[:most]):
         opened = " open" if number == 0 else ""
-        lines.append(f"<details{opened}><summary>{_title(result)}</summary>{''.join(_parts(result))}</details>")
-    if len(failing) > most:
-        lines.append(f"<p>{len(failing) - most} more did not pass.</p>")
+        size = _coloured(pluralize(len(group.members), "case"), group.example.outcome)
+        names = ", ".join(result.case for result in group.members[:_MAX_NAMED])
+        rest = len(group.members) - _MAX_NAMED
+        more = f" and {rest} more" if rest > 0 else ""
+        lines.append(
+            f"<details{opened}><summary>{size} <b>{text_of(headline_of(group, 'en'))}</b></summary>"
+            f"<p>{text_of(names + more)}</p>{result_html(group.example)}</details>"
+        )
+    if len(groups) > most:
+        lines.append(f"<p>{pluralize(len(groups) - most, 'more cause')}.</p>")
     return "\n".join([*lines, "</div>"])
 
 
@@ -362,24 +247,26 @@ def case_html(case: Case) -> str:
     """One case: parameters, tensors and what must come back."""
     sides = {"input": case.inputs, "output": case.outputs}
     rows = [_tensor_row(kind, tensor) for kind, tensors in sides.items() for tensor in tensors]
-    params = ", ".join(f"{_text(name)} = {_text(str(value))}" for name, value in case.params.items())
+    params = ", ".join(f"{text_of(name)} = {text_of(str(value))}" for name, value in case.params.items())
     status = case.expect.status.name + (f" by the check {case.expect.check}" if case.expect.check else "")
-    head = f"<b>{_text(case.id)}</b> must answer {_text(status)}<br>{_text(case.doc)}"
+    head = f"<b>{text_of(case.id)}</b> must answer {text_of(status)}<br>{text_of(case.doc)}"
     return f"<div>{head}<br>{params}{_bare_table(('', 'tensor', 'type', 'shape', 'smallest', 'largest'), rows)}</div>"
 
 
 def _title(result: CaseResult) -> str:
     sign, word = (_coloured(text, result.outcome) for text in (result.outcome.sign, result.outcome.words["en"]))
-    return f"{sign} <b>{_text(result.case)}</b> {word}"
+    return f"{sign} <b>{text_of(result.case)}</b> {word}"
 
 
 def _parts(result: CaseResult) -> Iterator[str]:
-    if result.reason:
-        yield f"<p>{_text(result.reason)}</p>"
     for explanation in result.explained:
-        yield f"<p>{_text(format_explanation(explanation))}</p>"
+        yield f"<p>{text_of(format_explanation(explanation))}</p>"
+        if explanation.samples:
+            yield _bare_table(("element", "evaluated", "baseline"), sample_cells(explanation))
         if explanation.map is not None and len(explanation.map.cells) > 1:
             yield _figure(f"wrong elements of {explanation.output}", _wrong_map(explanation.map))
+    if result.reason:
+        yield f"<p>{text_of(result.reason)}</p>"
     if result.profile is not None:
         yield _figure(
             f"relative errors of {result.profile.output}, where they are",
@@ -393,11 +280,11 @@ def _parts(result: CaseResult) -> Iterator[str]:
         ]
         yield _bare_table(("output", "criterion", "value", "threshold", "within"), rows)
     if result.repro:
-        yield f"<p><code>{_text(result.repro)}</code></p>"
+        yield f"<p><code>{text_of(result.repro)}</code></p>"
 
 
 def _coloured(text: str, outcome: Outcome) -> str:
-    return f'<span style="color:{_TONES[outcome.tone]}">{_text(text)}</span>'
+    return f'<span style="color:{_TONES[outcome.tone]}">{text_of(text)}</span>'
 
 
 def _tensor_row(kind: str, tensor: Tensor) -> tuple[str, ...]:
@@ -409,12 +296,12 @@ def _tensor_row(kind: str, tensor: Tensor) -> tuple[str, ...]:
 
 
 def _bare_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = "".join(f"<tr>{_row(row)}</tr>" for row in rows)
-    return f"<table><tr>{_row(head, 'th')}</tr>{lines}</table>"
+    lines = "".join(f"<tr>{row_of(row)}</tr>" for row in rows)
+    return f"<table><tr>{row_of(head, 'th')}</tr>{lines}</table>"
 
 
 def _figure(caption: str, picture: str) -> str:
-    return f"<figure style='margin:4px 0'><figcaption>{_text(caption)}</figcaption>{picture}</figure>"
+    return f"<figure style='margin:4px 0'><figcaption>{text_of(caption)}</figcaption>{picture}</figure>"
 
 
 def _wrong_map(seen: WrongMap) -> str:

@@ -11,7 +11,7 @@ import statistics
 import zlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -21,6 +21,7 @@ from mluops_gtest.core.call import Status
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.outcome import GRAVEST_FIRST, Outcome
+from mluops_gtest.core.readings import format_explanation, format_headline, format_support
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import (
     CaseInfo,
@@ -35,6 +36,9 @@ from mluops_gtest.core.result import (
 )
 from mluops_gtest.results.records import fields_to_json, share_of_threshold
 from mluops_gtest.results.times import efficiency, timing_stats
+
+if TYPE_CHECKING:
+    from mluops_gtest.judging.groups import CauseGroup
 
 # What is larger is packed, so that the page stays small enough to keep, to send and to open.
 PACK_FROM_BYTES: Final = 3_000_000
@@ -166,6 +170,7 @@ def case_record(result: CaseResult, pool: Pool, lang: str) -> dict[str, Any]:
         "status": pool.number((_NAMES[result.status], _NAMES[result.expected_status])),
         "readings": [_reading_record(reading, pool) for reading in result.readings],
         "worst": None if result.worst is None else _worst_record(result.worst, pool),
+        "wrong": [[one.output, format_explanation(one, lang), sample_cells(one)] for one in result.explained],
         "elements": [_element_record(seen, pool) for seen in result.elements],
         "exact": [format_arbitration(found, lang) for found in result.arbitrated],
         "stress": [[row.threads, row.repetitions, row.failed, row.differing] for row in stressed],
@@ -204,6 +209,16 @@ def _element_record(seen: ElementReading, pool: Pool) -> list[Any]:
     place = f"[{', '.join(map(str, seen.index))}]"
     allowed = number(seen.allowed, 3)
     return [what, seen.beyond, seen.compared, number(seen.ratio), place, seen.evaluated, seen.baseline, allowed]
+
+
+# Wrong elements that stand beside an explanation.
+_MAX_SAMPLES: Final = 3
+
+
+def sample_cells(explained: Explanation) -> list[tuple[str, str, str]]:
+    """The first wrong elements: which it is, what came and what was expected."""
+    found = explained.samples[:_MAX_SAMPLES]
+    return [(f"{explained.output}{list(one.index) or ''}", one.evaluated, one.baseline) for one in found]
 
 
 def _worst_record(worst: Worst, pool: Pool) -> list[Any]:
@@ -283,9 +298,11 @@ def _roof(result: CaseResult, samples_ns: Sequence[int], device: Mapping[str, An
     return attained | {"intensity": number(operations / io_bytes)}
 
 
-# Case → (start of the run, outcome, largest reading as a multiple of its threshold, if any was read, and the run's
-# commit), in any order.
-HistoryTrends = Mapping[str, Sequence[tuple[str, str, float | None, str]]]
+# Start of the run, outcome, largest reading as a multiple of its threshold, if any was read, commit of the run, and
+# the seconds of the case, if it was called.
+PastPoint = tuple[str, str, float | None, str, float | None]
+# Case → its points in any order.
+HistoryTrends = Mapping[str, Sequence[PastPoint]]
 
 _MAX_RUNS = 40
 
@@ -297,14 +314,14 @@ def latest_runs(history: HistoryTrends) -> list[str]:
 
 def commits_of(history: HistoryTrends, starts: Sequence[str]) -> list[str]:
     """The commit of each of these runs; empty where none is known."""
-    known = {started: commit for points in history.values() for started, _, _, commit in points}
+    known = {started: commit for points in history.values() for started, _, _, commit, _ in points}
     return [known[started] for started in starts]
 
 
-def trend_text(points: Sequence[tuple[str, str, float | None, str]], starts: Sequence[str]) -> list[str]:
+def trend_text(points: Sequence[PastPoint], starts: Sequence[str]) -> list[str]:
     """One character per run for the outcome of a case, and one for its reading."""
     outcomes, ratios = dict.fromkeys(starts, ABSENT), dict.fromkeys(starts, ABSENT)
-    for started, outcome, ratio, _ in points:
+    for started, outcome, ratio, *_ in points:
         if started in outcomes:
             outcomes[started] = _DIGITS[_PLACES[Outcome.named(outcome)]]
             # 0 is exact, o is at the threshold.
@@ -316,17 +333,21 @@ def trend_text(points: Sequence[tuple[str, str, float | None, str]], starts: Seq
 _TELLING: Final = 64
 
 
-def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
-    """The causes that have a headline, those of most cases first, with the names of their cases as rows."""
+def find_causes(report: RunReport) -> "tuple[CauseGroup, ...]":
+    """Why cases fail, the cause of most cases first."""
     failing = report.failing
     if not failing:
-        return []
-    # Late: the page of a run that passed needs none of it.
-    from mluops_gtest.core.readings import format_explanation, format_headline, format_support
+        return ()
+    # Late: the page of runs that passed needs none of it.
     from mluops_gtest.judging.groups import cause_groups
 
+    return cause_groups(failing, report.results, report.shapes)
+
+
+def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
+    """The causes that have a headline, those of most cases first, with the names of their cases as rows."""
     records = []
-    for group in cause_groups(failing, report.results, report.shapes):
+    for group in find_causes(report):
         if group.headline is None:
             continue
         case, example = _example(group.examples, group.headline.output)
@@ -338,6 +359,7 @@ def cause_records(report: RunReport, lang: str) -> list[dict[str, Any]]:
                 "support": list(format_support(group.headline, lang)),
                 "rows": [result.case for result in group.members],
                 "case": case,
+                "output": example.output,
                 "example": format_explanation(example, lang),
                 "dims": list(example.dims),
                 "map": None if seen is None else [seen.rows, seen.columns, seen.cells, seen.width],
@@ -374,6 +396,9 @@ def payload(
     pool, past, device = Pool(), history or {}, report.environment.get("device")
     moved = {case: word.replace("_", " ") for case, word in (transitions or {}).items()}
     runs = latest_runs(past)
+    if len(runs) < 2:
+        # One run is no trend.
+        past, runs = {}, []
     # First, so that what it takes is gone before the lines come.
     causes = cause_records(report, lang)
     columns: dict[str, list[Any]] = defaultdict(list)
@@ -387,10 +412,20 @@ def payload(
         perf = timing_record(result, device)
         if perf is not None:
             timed[place] = perf.pop("roof", None)
-        lines.append(json_line(drop_empty(case_record(result, pool, lang) | {"perf": perf})))
+        points = past.get(result.case, ())
+        times = {started: number(seconds * 1e3, 3) for started, *_, seconds in points if seconds is not None}
+        lines.append(
+            json_line(
+                drop_empty(
+                    case_record(result, pool, lang)
+                    | {"perf": perf, "past": [times.get(run) for run in runs] if times else []}
+                )
+            )
+        )
     present = {case: place for place, case in enumerate(columns["id"])}
     for cause in causes:
         cause["rows"] = [present[case] for case in cause["rows"]]
+        cause["case"] = present[cause["case"]]
     return {
         "verdict": verdict(report),
         "run": _run_record(report),

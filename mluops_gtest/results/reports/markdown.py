@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from mluops_gtest.results.reports.markdown_summary import (
     describe_change,
     dtype_of,
     feature_tests,
+    is_rejected,
     join_first,
     parameter_checks,
     shape_of,
@@ -31,13 +33,14 @@ from mluops_gtest.results.reports.markdown_summary import (
     words,
 )
 from mluops_gtest.results.reports.words import MARKDOWN_WORDS
-from mluops_gtest.results.times import Efficiency, TimedResult, TimingStats, timed_results
+from mluops_gtest.results.times import CompetitorTime, Efficiency, TimedResult, TimingStats, timed_results
 
 if TYPE_CHECKING:
     from mluops_gtest.results.history import CaseTrend
 
     _Past = Sequence[CaseTrend] | None
 _Transitions = Mapping[str, str] | None
+_Competitor = Mapping[str, CompetitorTime]
 _MAX_OF_POINT = 3
 
 
@@ -70,19 +73,23 @@ def name_first(cases: Sequence[str], most: int, say: Words) -> str:
 _ABSENT = "–"
 
 
-def performance(timed: Sequence[TimedResult], device: Mapping[str, Any] | None, say: Words) -> Iterator[str]:
-    """A row per case that was timed."""
+def performance(
+    timed: Sequence[TimedResult], device: Mapping[str, Any] | None, competitor: _Competitor, say: Words
+) -> Iterator[str]:
+    """A row per case that was timed, beside the competitor's time where that is known."""
     if not timed:
         yield from (say("no_performance"), "")
         return
     yield say("no_device") if device is None else say("device", device=text(str(device.get("name", ""))))
     yield ""
     keys = ("hardware_time", "interface_time", "io_efficiency", "compute_efficiency", "workspace")
-    head = [say(key) for key in ("operator", *keys, "dtype", "shape", "accepted", "case")]
-    yield from table(head, (_timed_row(one, say) for one in timed), right=range(1, 6))
+    beside = ("competitor_time", "competitor_share", "competitor_met") if competitor else ()
+    head = [say(key) for key in ("operator", *keys, "dtype", "shape", "bottleneck", "accepted", *beside, "case")]
+    rows = (_timed_row(one, competitor, say) for one in timed)
+    yield from table(head, rows, right=[*range(1, 6), *([10, 11] if competitor else [])])
 
 
-def _timed_row(one: TimedResult, say: Words) -> list[str]:
+def _timed_row(one: TimedResult, competitor: _Competitor, say: Words) -> list[str]:
     result, share = one.result, one.efficiency
     assert result.perf is not None, "a timed result has samples"
     return [
@@ -94,14 +101,29 @@ def _timed_row(one: TimedResult, say: Words) -> list[str]:
         str(result.perf.workspace_bytes),
         dtype_of(result),
         code(shape_of(result)),
+        _ABSENT if share is None else say(f"bound_{share.side}"),
         _ABSENT if share is None else say({True: "yes", False: "no", None: "too_short"}[share.accepted]),
+        *(_beside(one, competitor.get(result.case), say) if competitor else ()),
         code(result.case),
     ]
+
+
+def _beside(one: TimedResult, other: CompetitorTime | None, say: Words) -> list[str]:
+    if other is None:
+        return [_ABSENT] * 3
+    share = other.share(one.latency.median)
+    met = say("remarked", words=say("yes" if share >= other.wanted else "no"), remark=f"≥ {_ratio(other.wanted)}")
+    return [f"{other.nanoseconds / 1000:.1f}", _ratio(share), met]
 
 
 def percent(share: float) -> str:
     """A share with as many digits as a reader needs."""
     return f"{share * 100:.1f} %"
+
+
+def _ratio(share: float) -> str:
+    """A share of any size, beyond 100 % in whole numbers."""
+    return f"{share * 100:.3g} %" if share < 1 else f"{share * 100:.0f} %"
 
 
 def _microseconds(figures: TimingStats | None) -> str:
@@ -112,7 +134,7 @@ _MAX_PROBLEMS = 100
 _MAX_OF_GROUP = 5
 
 
-def conclusions(report: RunReport, timed: Sequence[TimedResult], say: Words) -> Iterator[str]:
+def conclusions(report: RunReport, timed: Sequence[TimedResult], competitor: _Competitor, say: Words) -> Iterator[str]:
     """One sentence on the whole, counts, then the open problems and what was not shown."""
     counts = (f"{say(f'outcome_{word}')} {count}" for word, count in report.summary.items())
     second = say("counts", counts=say("comma").join(counts))
@@ -122,8 +144,14 @@ def conclusions(report: RunReport, timed: Sequence[TimedResult], say: Words) -> 
     if timed:
         judged = sum(share is not None and share.accepted is not None for _, share in shares)
         yield from (say("measured", cases=len(timed), low=len(slow), unjudged=len(timed) - judged), "")
+    compared = [(one, competitor[one.result.case]) for one in timed if one.result.case in competitor]
+    behind = [(one, other) for one, other in compared if other.share(one.latency.median) < other.wanted]
+    if competitor:
+        absent = len(competitor) - len(compared)
+        yield from (say("compared", cases=len(compared), behind=len(behind), untimed=absent), "")
     yield from (f"### {say('problems')}", "")
     problems = [*_problems(report, say), *(_slow(result, share, say) for result, share in slow)]
+    problems += [_behind(one, other, say) for one, other in behind]
     for number, problem in enumerate(problems[:_MAX_PROBLEMS], 1):
         yield f"{number}. {problem}"
     if not problems:
@@ -182,6 +210,16 @@ def _slow(result: CaseResult, share: Efficiency, say: Words) -> str:
         side=say(f"side_{share.side}"),
         reached=percent(share.reached),
         wanted=f"{share.wanted * 100:.0f} %",
+    )
+
+
+def _behind(one: TimedResult, other: CompetitorTime, say: Words) -> str:
+    return say(
+        "behind",
+        operator=code(one.result.operator),
+        case=code(one.result.case),
+        reached=_ratio(other.share(one.latency.median)),
+        wanted=_ratio(other.wanted),
     )
 
 
@@ -244,23 +282,30 @@ def over_time(trends: "Sequence[CaseTrend]", say: Words) -> Iterator[str]:
 
 
 def render_markdown(
-    report: RunReport, transitions: _Transitions = None, lang: str = "en", past: "_Past" = None
+    report: RunReport,
+    transitions: _Transitions = None,
+    lang: str = "en",
+    past: "_Past" = None,
+    competitor: _Competitor = MappingProxyType({}),
 ) -> list[str]:
-    """The document in one piece; `transitions` are case → word."""
+    """The document in one piece; `transitions` are case → word, `competitor` the times to compare with."""
     say = words(lang)
     if isinstance(report.results, TalliedResults):
         # It goes through them many times, and has no room for all of them.
         report = replace(report, results=tuple(map(_drop_unused, report.results)))
-    return ["\n".join(_lines(report, transitions, past, say)).rstrip("\n") + "\n"]
+    return ["\n".join(_lines(report, transitions, past, competitor, say)).rstrip("\n") + "\n"]
 
 
 def _drop_unused(result: CaseResult) -> CaseResult:
     """The result without what the document never says."""
     info, repro = replace(result.info, doc=""), result.repro if result.outcome.blocks else ""
-    return replace(result, profile=None, worst=None, repro=repro, notes=(), output="", info=info)
+    output = result.output if is_rejected(result) else ""
+    return replace(result, profile=None, worst=None, repro=repro, notes=(), output=output, info=info)
 
 
-def _lines(report: RunReport, transitions: _Transitions, past: "_Past", say: Words) -> Iterator[str]:
+def _lines(
+    report: RunReport, transitions: _Transitions, past: "_Past", competitor: _Competitor, say: Words
+) -> Iterator[str]:
     names = sorted({result.operator for result in report.results})
     by_operator = {name: OperatorSummary(tuple(r for r in report.results if r.operator == name)) for name in names}
     yield from (f"# {say('title', operators=say('comma').join(map(text, names)) or say('none'))}", "")
@@ -287,8 +332,8 @@ def _lines(report: RunReport, transitions: _Transitions, past: "_Past", say: Wor
     yield from _section("function", function_tests(report, by_operator, say), say)
     device = report.environment.get("device")
     timed = timed_results(report, device)
-    yield from _section("performance", performance(timed, device, say), say)
-    yield from _section("conclusions", conclusions(report, timed, say), say)
+    yield from _section("performance", performance(timed, device, competitor, say), say)
+    yield from _section("conclusions", conclusions(report, timed, competitor, say), say)
     if transitions is not None:
         yield from _section("against", against(transitions, say), say, level=3)
     if past is not None:

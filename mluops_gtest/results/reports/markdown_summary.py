@@ -179,6 +179,11 @@ class OperatorSummary(TestPoint, dict=True):
         return self.computing.by(lambda result: {str(len(tensor.dims)) for tensor in value_tensors(result)})
 
     @cached_property
+    def by_arch(self) -> dict[str, TestPoint]:
+        """Cases that ask for a level of the device, by that level."""
+        return self.by(lambda result: () if result.info.arch is None else (f"MLU{result.info.arch}",))
+
+    @cached_property
     def shapes(self) -> int:
         """How many different sets of shapes were computed."""
         return len({tuple(tensor.dims for tensor in result.info.tensors) for result in self.computing.results})
@@ -253,6 +258,7 @@ def checked_points(facts: OperatorSummary, report: RunReport, say: Words) -> tup
     stability = say("stability_words", repeat=repeat) if repeat > 1 else say("stability_once")
     exercised = bool(facts.unstable) or (repeat > 1 and bool(called.results))
     remainders = len(facts.remainders.results)
+    levels = facts.where(lambda result: result.info.arch is not None)
     return (
         _point("dtype", _counted_values(facts.by_dtype, say), facts.computing, say),
         _point("rank", ranks(facts, say), facts.computing, say),
@@ -260,6 +266,7 @@ def checked_points(facts: OperatorSummary, report: RunReport, say: Words) -> tup
         _point("size", say("size_words", shapes=facts.shapes, remainders=remainders), facts.sizes, say),
         _point("zero", say("zero_words"), facts.zero_elements, say),
         CheckedPoint(say("point_stability"), stability, called, facts.unstable, exercised),
+        _point("arch", _counted_values(facts.by_arch, say), levels, say),
         _point("nonfinite", say("nonfinite_words"), facts.tagged("nonfinite"), say),
         _point("precision", say("precision_words"), facts.tagged("precision"), say),
         _point("network", say("network_words"), facts.tagged("network"), say),
@@ -289,6 +296,10 @@ def _counted_values(groups: Mapping[str, TestPoint], say: Words) -> str:
 
 
 _MAX_NAMED = 5
+# The label of a run that says how its kernels are launched: a call does not show it.
+_JOB_TYPE = "job_type"
+# Of what a library prints when it refuses a call.
+_MAX_MESSAGES, _MAX_MESSAGE = 3, 160
 
 
 def describe_change(by_operator: Mapping[str, OperatorSummary], say: Words) -> Iterator[str]:
@@ -340,8 +351,11 @@ def checklist(report: RunReport, by_operator: Mapping[str, OperatorSummary], say
     environment = report.environment
     device = (environment.get("device") or {}).get("name")
     platform = [backend_of(report), device, environment.get("platform"), environment.get("machine")]
+    levels = _levels(OperatorSummary(tuple(report.results)), say)
+    job_type = report.labels.get(_JOB_TYPE)
     items: list[tuple[str, str]] = [
-        ("platform", say("comma").join(text(str(word)) for word in platform if word)),
+        ("platform", say("semicolon").join([say("comma").join(text(str(word)) for word in platform if word), *levels])),
+        ("job_type", say("write_job_type", label=f"--label {_JOB_TYPE}=U1") if job_type is None else text(job_type)),
         ("layouts", _per_operator(by_operator, lambda facts: _supported_values(facts.by_layout, say))),
         ("ranks", _per_operator(by_operator, lambda facts: ranks(facts, say))),
         ("zero", _per_operator(by_operator, lambda facts: _zero(facts.zero_elements, say))),
@@ -350,6 +364,16 @@ def checklist(report: RunReport, by_operator: Mapping[str, OperatorSummary], say
     ]
     rows = [[str(number), say(key), detail] for number, (key, detail) in enumerate(items, 1)]
     yield from table([say("number"), say("item"), say("detail")], rows, right=[0])
+
+
+def _levels(facts: OperatorSummary, say: Words) -> Iterator[str]:
+    """The levels of the device that cases have shown to be supported, and those refused as they must be."""
+    refused = [level for level, point in facts.by_arch.items() if point.holds and all(map(is_rejected, point.results))]
+    known = {level: point for level, point in facts.by_arch.items() if level not in refused}
+    if known:
+        yield say("levels", levels=_supported_values(known, say))
+    if refused:
+        yield say("levels_refused", levels=say("comma").join(refused))
 
 
 def _per_operator(by_operator: Mapping[str, OperatorSummary], describe: Callable[[OperatorSummary], str]) -> str:
@@ -408,21 +432,24 @@ def feature_tests(facts: OperatorSummary, report: RunReport, say: Words) -> Iter
 def parameter_checks(by_operator: Mapping[str, OperatorSummary], say: Words) -> Iterator[str]:
     """How invalid calls were answered, by the status that the document asks for."""
     rows = [
-        [code(operator), status, str(len(tally.results)), str(tally.passed), _differing(tally.results, say)]
+        [code(operator), status, str(len(one.results)), str(one.passed), *_answers(one.results, say)]
         for operator, facts in by_operator.items()
-        for status, tally in facts.by_expected_status.items()
+        for status, one in facts.by_expected_status.items()
     ]
     if not rows:
         yield from (say("no_checks"), "")
         return
-    head = [say(key) for key in ("operator", "expected_status", "cases", "as_expected", "differing")]
-    yield from table(head, rows, right=[2, 3])
+    keys = ("operator", "expected_status", "cases", "as_expected", "messages", "differing")
+    yield from table([say(key) for key in keys], rows, right=[2, 3])
 
 
-def _differing(results: tuple[CaseResult, ...], say: Words) -> str:
+def _answers(results: tuple[CaseResult, ...], say: Words) -> tuple[str, str]:
+    """The first lines that the backend printed when it refused the calls, and which calls it answered otherwise."""
+    lines = (result.output.strip().partition("\n")[0] for result in results if result.outcome.passes)
+    printed = [code(line[:_MAX_MESSAGE]) for line in dict.fromkeys(filter(None, lines))]
     others = [result for result in results if result.outcome is not Outcome.PASSED]
     words = [say("answered", case=code(result.case), status=_answer(result, say)) for result in others]
-    return join_first(words, _MAX_NAMED, "semicolon", say)
+    return join_first(printed, _MAX_MESSAGES, "semicolon", say), join_first(words, _MAX_NAMED, "semicolon", say)
 
 
 def join_first(words: Sequence[str], most: int, separator: str, say: Words) -> str:

@@ -379,7 +379,13 @@ def test_a_notebook_shows_the_summary_and_the_pictures(scaled_report, twin):
     page = scaled_report._repr_html_()
     assert "<b>2 cases on scaled</b>" in page
     assert page.count("<svg") >= 2
-    assert "is scaled by 1.01" in page
+    (cause,) = re.findall("<summary>(.*?)</summary>", page)
+    assert "2 cases" in cause
+    assert scaled_report.headlines[0] in cause
+    # What is wrong, and where, stands before what the criteria say.
+    places = [page.index(words) for words in (cause, "is scaled by 1.01</p>", "<th>evaluated</th>", "diff1 =")]
+    assert places == sorted(places)
+    assert all(result.case in page for result in scaled_report.failures)
     assert "wrong elements of output_features" in scaled_report.failures[0]._repr_html_()
     assert "2 × 96 × 3" in twin._repr_html_()
     assert "<script" not in page

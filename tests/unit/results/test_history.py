@@ -274,7 +274,7 @@ def test_the_story_tells_how_much_of_the_threshold_was_used():
         Point(RUN, Outcome.CRASHED, 0.1),
     )
     story = CaseTrend("op/a", "op", points).story
-    assert [(outcome, used) for _, outcome, used, _ in story] == [
+    assert [(outcome, used) for _, outcome, used, *_ in story] == [
         ("passed", pytest.approx(0.2)),
         ("failed", math.inf),
         ("crashed", None),

@@ -130,7 +130,9 @@ def test_bytes_that_are_no_text_do_not_stop_the_page_from_being_written():
 @pytest.mark.slow
 def test_two_thousand_results_with_times_and_history_stay_under_two_megabytes():
     large = large_report()
-    history = {r.case: [(f"2026-01-{day:02}", "passed", 0.1, "") for day in range(1, 29)] for r in large.results}
+    history = {
+        r.case: [(f"2026-01-{day:02}", "passed", 0.1, "", 0.001 * day) for day in range(1, 29)] for r in large.results
+    }
     text = render_html(large, history=history)
     rows = rows_of(Page(text))
     assert len(rows) == 2000
@@ -325,8 +327,8 @@ def test_efficiencies_follow_the_device():
 
 def test_a_trend_is_one_character_per_run():
     history = {
-        "toy/a": [("2026-01-02", "failed", 2.0, "beef"), ("2026-01-01", "passed", 0.0, "")],
-        "toy/b": [("2026-01-03", "passed", None, "cafe+"), ("2026-01-02", "passed", math.inf, "beef")],
+        "toy/a": [("2026-01-02", "failed", 2.0, "beef", 0.5), ("2026-01-01", "passed", 0.0, "", None)],
+        "toy/b": [("2026-01-03", "passed", None, "cafe+", 1.0), ("2026-01-02", "passed", math.inf, "beef", 1.0)],
     }
     runs = latest_runs(history)
     assert runs == ["2026-01-01", "2026-01-02", "2026-01-03"]
@@ -336,7 +338,7 @@ def test_a_trend_is_one_character_per_run():
 
 
 def test_only_the_latest_runs_are_kept():
-    points = [(f"2026-01-01T00:{n:02}", "passed", 0.5, "") for n in range(60)]
+    points = [(f"2026-01-01T00:{n:02}", "passed", 0.5, "", None) for n in range(60)]
     runs = latest_runs({"toy/a": points})
     assert len(runs) == 40
     assert runs[-1] == "2026-01-01T00:59"

@@ -284,7 +284,9 @@ class TestClaims:
         assert item(lines, "zero elements") == "not tested"
         assert "- [ ] nan / inf: not tested" in lines
         assert "- [ ] stability: not tested" in lines
-        assert any(line.startswith("- Not tested: zero elements, stability, nan / inf") for line in lines)
+        assert any(
+            line.startswith("- Not tested: zero elements, stability, device levels, nan / inf") for line in lines
+        )
 
     def test_a_crash_speaks_against_stability_even_without_repetition(self):
         assert "- [ ] stability: 1/2" in lines_of(result("a"), result("b", Outcome.CRASHED))
@@ -308,6 +310,36 @@ class TestClaims:
         lines = lines_of(taken, refused, other)
         assert item(lines, "zero elements") == "supported, except for what is refused as the document asks (`x_empty`)"
         assert "- [x] zero elements: 2/2" in lines
+
+    def test_levels_of_the_device_are_supported_or_refused(self):
+        old = {"status": Status.ARCH_MISMATCH, "expected_status": Status.ARCH_MISMATCH}
+        results = [
+            result("a"),
+            result("b", info=CaseInfo(arch=370)),
+            result("c", info=CaseInfo(arch=200), **old),
+            result("d", info=CaseInfo(arch=290), **old),
+        ]
+        lines = lines_of(*results)
+        levels = "; device levels: MLU370; refused, as the document asks: MLU200, MLU290"
+        assert item(lines, "platform").endswith(levels)
+        assert "- [x] device levels: 3/3" in lines
+        assert row(lines, "device levels")[1:4] == ["MLU200 (1), MLU290 (1), MLU370 (1)", "3", "passed"]
+        lines = lines_of(*results[:3], replace(results[3], outcome=Outcome.WRONG_STATUS, status=Status.SUCCESS))
+        assert item(lines, "platform").endswith("MLU290 (fails), MLU370; refused, as the document asks: MLU200")
+        assert "device levels" not in item(lines_of(result("a")), "platform")
+
+    def test_the_job_type_is_a_label_of_the_run(self):
+        assert "--label job_type=U1" in item(lines_of(result()), "job type")
+        labelled = replace(report(result()), labels={"job_type": "block, U1"})
+        assert item("".join(render(labelled, "markdown")).splitlines(), "job type") == "block, U1"
+
+    def test_what_is_printed_at_a_refusal_is_its_message(self):
+        refused = {"status": Status.BAD_PARAM, "expected_status": Status.BAD_PARAM}
+        printed = ["[op] x must have rank 3\nat line 7\n", "[op] x | y\n", "[op] x must have rank 3\n", ""]
+        results = [result(f"r{n}", output=words, **refused) for n, words in enumerate(printed)]
+        wrong = result("w", Outcome.WRONG_STATUS, output="no refusal", **(refused | {"status": Status.SUCCESS}))
+        (line,) = [line for line in lines_of(*results, wrong) if line.startswith("| `op` | BAD_PARAM |")]
+        assert "| 5 | 4 | `[op] x must have rank 3`; `[op] x \\| y` | `op/w`: SUCCESS |" in line
 
     def test_nothing_compared_proves_nothing(self):
         skipped = result(outcome=Outcome.SKIPPED, readings=(), compared=False, reason="declined")
@@ -356,9 +388,13 @@ class TestPerformance:
     @pytest.mark.parametrize(("tags", "accepted"), [(("network",), "no"), (("boundary",), "yes")])
     def test_networks_must_reach_more(self, tags, accepted):
         lines = lines_of(self.timed(*tags), environment=DEVICE)
-        assert row(lines, "`op` | 100.0")[8] == accepted
+        assert row(lines, "`op` | 100.0")[8:10] == ["IO", accepted]
         problem = "1. `op`, `op/a`: IO efficiency 40.0 %, 60 % is required"
         assert (problem in lines) is (accepted == "no")
+
+    @pytest.mark.parametrize(("io", "ops", "side"), [(4e6, 4e7, "IO"), (4e6, 1e8, "compute"), (4e6, 0.0, "IO")])
+    def test_the_bottleneck_is_the_side_of_the_larger_share(self, io, ops, side):
+        assert row(lines_of(self.timed(io=io, ops=ops), environment=DEVICE), "`op` | 100.0")[8] == side
 
     def test_an_operator_that_only_moves_data_has_no_compute_efficiency(self):
         assert row(lines_of(self.timed(ops=0.0), environment=DEVICE), "`op` | 100.0")[3:5] == ["40.0 %", "–"]

@@ -58,6 +58,26 @@ function trendPicture(row) {
   return drawing;
 }
 
+// The times of the case over the runs, from 0 to the largest.
+function timesTrend(row) {
+  const past = (row.past || []).map((ms, place) => ({ ms, place })).filter(({ ms }) => ms !== null);
+  if (past.length < 2) return null;
+  const [height, foot, top] = [64, 4, 16];
+  const most = Math.max(...past.map(({ ms }) => ms)) || 1;
+  const at = ({ place }) => percent((place + 0.5) / row.past.length);
+  const level = ({ ms }) => height - foot - (ms / most) * (height - foot - top);
+  const said = ({ ms, place }) => [DATA.runs[place], DATA.commits[place], duration(ms * 1e6)].filter(Boolean).join(" · ");
+  return picture(
+    height,
+    `${t("time")}: ${past.map(({ ms }) => duration(ms * 1e6)).join(", ")}`,
+    words(0, 10, t("time"), "tick", "start"),
+    words("100%", 10, duration(past[past.length - 1].ms * 1e6), "tick", "end"),
+    line(0, height - foot, "100%", height - foot, "axis"),
+    past.slice(1).map((point, before) => line(at(past[before]), level(past[before]), at(point), level(point), "trend-line")),
+    past.map((point) => tipped(svg("circle", { cx: at(point), cy: level(point), r: 3, class: "dot" }), said(point))),
+  );
+}
+
 // One column per run: what blocked in red, the rest below.
 function runsPicture() {
   const totals = DATA.runs.map(() => new Map());

@@ -12,8 +12,29 @@ const table = (heads, rows, numbers = [], name = "") =>
 
 const facts = (pairs) => el("dl", { class: "facts" }, pairs.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 
+// Some wrong elements of an output, as the backend and the baseline have them.
+function samplesTable(row, output) {
+  const rows = (row.wrong || []).filter(([name]) => name === output).flatMap(([, , samples]) =>
+    samples.map((cells) => el("tr", {}, cells.map((words, column) => el("td", { class: column === 1 ? "mono bad" : "mono" }, words)))),
+  );
+  return rows.length ? table([t("element"), t("evaluated"), t("baseline")], rows, [], "samples") : null;
+}
+
+// The cause that the case fails for, and how its own outputs are wrong.
+function causeBlock(row) {
+  const cause = row.cause && DATA.causes[row.cause - 1];
+  if (!cause && !row.wrong) return null;
+  return el(
+    "div",
+    { class: "cause" },
+    cause && el("p", { class: "cause-head" }, cause.head),
+    (row.wrong || []).flatMap(([output, words]) => [el("p", {}, words), samplesTable(row, output)]),
+    cause && cause.rows.length > 1 && el("button", { type: "button", class: "link", click: () => goToList({ search: `cause:${row.cause}` }) }, t("cause_cases", { n: whole(cause.rows.length) })),
+  );
+}
+
 function reasonBlock(row) {
-  const parts = [];
+  const parts = [causeBlock(row)];
   if (row.why) parts.push(el("p", { class: `why ${row.blocks ? "blocking" : ""} o-${row.outcome}` }, row.why));
   if (row.expected && row.status !== row.expected) {
     parts.push(el("p", { class: "statuses" }, `${t("status")}: `, el("code", {}, row.status || t("none")), ` · ${t("expected")}: `, el("code", {}, row.expected)));
@@ -151,7 +172,7 @@ function roofBlock(row) {
     [t("workspace"), bytes(row.perf.workspace || 0)],
   ]);
   if (roof.io === undefined) return block(t("efficiency"), "efficiencies", figures, el("p", { class: "hint" }, t("no_device")));
-    return block(
+  return block(
     t("efficiency"),
     "efficiencies",
     efficiencyBar(t("io_efficiency"), roof.io, roof.wanted, roof.side === "io"),
@@ -184,7 +205,7 @@ function commandLine(command) {
 
 function caseDetail(listed) {
   const row = unfolded(listed);
-  const trend = row.trend && trendPicture(row);
+  const trends = row.trend && [trendPicture(row), timesTrend(row)];
   return el(
     "div",
     { class: "detail", id: `case-${row.number}`, role: "region", "aria-label": row.id },
@@ -203,12 +224,13 @@ function caseDetail(listed) {
       tensorsBlock(row),
       paramsBlock(row),
       perfBlocks(row),
-      trend && block(t("trend"), "trend-block", trend),
+      trends && trends[0] && block(t("trend"), "trend-block", trends),
       printedBlocks(row),
     ),
     el(
       "p",
       { class: "foot" },
+      caseLink(row, t("case_link")),
       row.doc && el("span", {}, `${t("doc")}: ${row.doc}`),
       row.mark && el("span", {}, `${t("fingerprint")}: `, el("code", {}, row.mark)),
       !row.absent && row.status && row.status === row.expected && el("span", {}, `${t("status")}: `, el("code", {}, row.status)),

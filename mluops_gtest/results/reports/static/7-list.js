@@ -129,10 +129,13 @@ function refreshList() {
   LIST.print.hidden = filtered;
   document.querySelectorAll("[data-outcome]").forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.outcome === FILTER.outcome)));
   const state = new URLSearchParams(Object.entries(FILTER).filter(([name, value]) => value && !(name === "order" && value === "severity")));
-  const address = state.size ? `#${state}` : location.pathname + location.search;
-  // Sandboxed viewers forbid touching the address; the list works without.
+  if (`#${state}` !== location.hash && (state.size || location.hash.includes("="))) setAddress(state.size ? `#${state}` : location.pathname + location.search);
+}
+
+// Sandboxed viewers forbid touching the address; the list works without.
+function setAddress(address) {
   try {
-    if (`#${state}` !== location.hash && (state.size || location.hash.includes("="))) history.replaceState(null, "", address);
+    history.replaceState(null, "", address);
   } catch {
     return;
   }
@@ -159,8 +162,12 @@ function goToCase(row) {
   const item = batch.items[place % BATCH];
   expand(row, item);
   item.firstChild.focus({ preventScroll: true });
-  item.scrollIntoView();
+  // On its way a smooth one would fill gaps, and so move what it goes to.
+  item.scrollIntoView({ behavior: "instant" });
 }
+
+// An address that opens the case wherever the page lies.
+const caseLink = (row, ...words) => el("a", { class: "link", href: `#${encodeURIComponent(row.id).replaceAll("%2F", "/")}`, click: () => goToCase(ROWS[row.number]) }, words);
 
 // The item beside this one, made if it is not there.
 function neighbour(item, side) {

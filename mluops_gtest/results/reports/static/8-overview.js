@@ -57,38 +57,33 @@ function summaryTable(title, groups, filterName) {
   );
 }
 
-// What the cases of a group have in common, beside the map of one of them.
-const causeBlock = (cause) =>
-  el(
-    "div",
-    { class: "group-cause" },
-    el("div", { class: "group-words" }, cause.support.map((words) => el("p", {}, words)), el("p", {}, t("cause_example", { case: cause.case, words: cause.example })), el("p", {}, el("code", {}, cause.mark))),
-    cause.map && wrongMap(cause.map, cause.dims),
-  );
+// What the cases of a group have in common, and of one of them its map, some wrong elements and how to run it again.
+function groupBody(cause, first) {
+  const row = unfolded(cause ? RESULTS[cause.case] : first);
+  const words = cause && [...cause.support, t("cause_example", { case: row.id, words: cause.example })];
+  const about = cause && el("div", { class: "group-words" }, words.map((said) => el("p", {}, said)), samplesTable(row, cause.output), el("p", {}, el("code", {}, cause.mark)));
+  return el("div", { class: "group-body" }, cause && el("div", { class: "group-cause" }, about, cause.map && wrongMap(cause.map, cause.dims)), commandLine(row.repro));
+}
 
 function failureGroup([mark, members]) {
   const operators = [...new Set(members.map((row) => row.operator))].sort();
   const [first] = members;
   const cause = first.cause ? DATA.causes[first.cause - 1] : null;
   const search = cause ? { search: `cause:${first.cause}` } : first.mark ? { search: `mark:${mark}` } : { outcome: first.outcome };
+  const list = el("ul", { class: "group-cases" }, members.slice(0, 200).map((row) => el("li", {}, caseLink(row, el("bdi", {}, row.id)))));
   return el(
     "details",
     { class: "group" },
     el(
       "summary",
-      {},
+      { click: () => whenRead(() => list.previousSibling.tagName === "SUMMARY" && list.before(groupBody(cause, first))) },
       el("span", { class: "chevron", "aria-hidden": "true" }, "›"),
       el("span", { class: "group-count" }, whole(members.length)),
       pill(first.outcome),
       el("span", { class: "group-why" }, cause ? cause.head : first.why.split("\n")[0] || t("no_reason")),
       cause ? null : el("span", { class: "group-about" }, operators.join(", "), first.mark ? el("code", {}, mark) : null),
     ),
-    cause && causeBlock(cause),
-    el(
-      "ul",
-      { class: "group-cases" },
-      members.slice(0, 200).map((row) => el("li", {}, el("button", { type: "button", class: "link", click: () => goToCase(row) }, el("bdi", {}, row.id)))),
-    ),
+    list,
     el("button", { type: "button", class: "small", click: () => goToList(search) }, t("show_in_list", { n: whole(members.length) })),
   );
 }

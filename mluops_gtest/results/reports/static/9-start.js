@@ -55,17 +55,30 @@ function pageHead(sections) {
   );
 }
 
-// A shared address brings its filter or its case; false where it names neither.
+// A name as addresses have it; also one that was typed by hand, with a lone %.
+function decoded(words) {
+  try {
+    return decodeURIComponent(words);
+  } catch {
+    return words;
+  }
+}
+
+// A shared address brings its filter, its case or both; false where it names neither.
 function readAddress() {
-  const state = new URLSearchParams(location.hash.slice(1));
+  const words = location.hash.slice(1);
+  const state = new URLSearchParams(words);
   const changes = {};
   for (const name of Object.keys(FILTER)) if (state.has(name)) changes[name] = state.get(name);
   if (!(changes.order in ORDERS)) delete changes.order;
-  const row = state.has("case") && ROWS.find((one) => one.id === state.get("case"));
-  if (row) goToCase(row);
-  else if (Object.keys(changes).length) resetFilter(changes);
-  else return false;
-  return true;
+  const id = decoded(words);
+  const row = words && (ROWS.find((one) => one.id === id) || ROWS.find((one) => one.id === state.get("case")));
+  if (Object.keys(changes).length) resetFilter(changes);
+  if (row) {
+    goToCase(row);
+    setAddress(`#${words}`);
+  }
+  return Boolean(row || Object.keys(changes).length);
 }
 
 function pageKeys(event) {
