@@ -128,9 +128,17 @@ class RootType(click.Path):
 
 
 def complete_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
-    """Operators and case ids; where none fits, files and folders."""
+    """Operators and case ids, behind a colon the names of a call; where none fits, files and folders."""
 
     def names(catalogue: "Catalogue") -> list[str]:
+        typed, colon, words = incomplete.partition(":")
+        if colon and typed in catalogue.operators:
+            from mluops_gtest.catalog.prompt import BESIDE, Prompt
+            from mluops_gtest.core.operator_parts import SPACE
+
+            begun = incomplete.removesuffix(words.rpartition(",")[2])
+            known = Prompt(catalogue.operators[typed], catalogue.operators.part(typed, SPACE), "").names()
+            return [f"{begun}{name}=" for name in (*known, *BESIDE)]
         typed = incomplete.partition("/")[0]
         meant = [name for name in catalogue.operators if name.startswith(typed)]
         return [*catalogue.operators, *catalogue.drafts_of(*meant)]

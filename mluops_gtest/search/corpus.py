@@ -90,6 +90,8 @@ class CorpusEntry(Value):
     backend: str
     seed: int
     draw: int
+    # What was drawn, as a prompt takes it (catalog/prompt.py); empty where no words make it.
+    words: str = ""
 
 
 class Progress(Value):
