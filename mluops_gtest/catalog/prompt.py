@@ -5,13 +5,13 @@ symbols, too. Without `recipe=` the space makes the call, with its first choices
 """
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import GenericAlias
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import ContentError, HarnessError, UnknownNameError, UsageError, suggestion
+from mluops_gtest.base.errors import ContentError, UsageError, suggestion
 from mluops_gtest.catalog.declarations import param_value, seed_of
 from mluops_gtest.catalog.make import changed, make_call, make_case
 from mluops_gtest.catalog.templates import Vocabulary, fits, hint_words, recipe_arguments, signature_of
@@ -32,7 +32,7 @@ def words_of(operator: Operator, drawn: Drawn, seed: int) -> str:
     """The words that say exactly this call; empty where none do."""
     drawn = replace(drawn, dtype=drawn.dtype or Vocabulary(operator).default_dtype)
     words = _words(drawn, seed)
-    with contextlib.suppress(HarnessError):
+    with contextlib.suppress(ContentError, ValueError):
         return words if Prompt(operator, None, words).call({}) == (drawn, seed) else ""
     return ""
 
@@ -79,9 +79,7 @@ def _nearest(field: ParamField, value: Any) -> Any:
     if field.is_allowed(value):
         return value
     if field.label == "repeated":
-        one = replace(field, label="optional", length=None)
-        values = [_nearest(one, each) for each in value or (1,)]
-        return tuple((values * (field.length or 1))[: field.length])
+        return tuple(_nearest(replace(field, label="optional", length=None), each) for each in value)
     if field.allowed:
         return field.allowed[0]
     return field.most if field.most is not None and value > field.most else field.least
@@ -96,7 +94,9 @@ def typed_draft(operator: Operator, space: Space | None, words: str) -> CaseDraf
             return _expecting(prompt, draft_of_call(operator, *prompt.call(guess)))
         except ContentError as error:
             refusal = refusal or error
-    raise prompt.error(f"no such call can be made: {refusal}") from refusal
+        except ValueError as error:
+            raise UsageError(f"{operator.name}:{words}: {str(error).rstrip('.')}.") from error
+    raise UsageError(f"{operator.name}:{words}: no such call can be made: {refusal}") from refusal
 
 
 def _expecting(prompt: "Prompt", draft: CaseDraft) -> CaseDraft:
@@ -118,14 +118,12 @@ class Prompt:
     """The words behind the name of an operator."""
 
     def __init__(self, operator: Operator, space: Space | None, words: str) -> None:
-        self.operator, self._words = operator, words
-        self._vocabulary = Vocabulary(operator)
+        """`space` makes calls of words that name no recipe."""
+        self.operator, self._vocabulary = operator, Vocabulary(operator)
         self._fields = self._vocabulary.params
-        self._typed: dict[str, str] = {}
-        for word in words.split(",") if words else ():
-            name, equals, self._typed[name] = word.partition("=")
-            if not (name and equals):
-                raise self.error(f"write NAME=VALUE, not {word!r}.")
+        pairs = [word.partition("=") for word in words.split(",") if words]
+        self._unequal = [name for name, equals, _ in pairs if not equals]
+        self._typed = {name: text for name, _, text in pairs}
         # Who names the recipe says all of the call.
         self._space = None if "recipe" in self._typed else space
         self._axes = {} if self._space is None else self._space.axes
@@ -134,10 +132,6 @@ class Prompt:
     def names_parameters(self) -> bool:
         """A parameter was typed, which may be wrong on purpose."""
         return not self._fields.keys().isdisjoint(self._typed)
-
-    def error(self, what: str) -> UsageError:
-        """The error about these words."""
-        return UsageError(f"{self.operator.name}:{self._words}: {what}")
 
     def guesses(self) -> Iterator[dict[str, Any]]:
         """What is tried for what the words leave open: the first choices with each length, then one other number."""
@@ -153,17 +147,21 @@ class Prompt:
 
     def call(self, guess: Mapping[str, Any]) -> tuple[Drawn, int | None]:
         """The call that the words say, with the guess where they leave something open, and its seed."""
+        if self._unequal:
+            raise ValueError(f"write NAME=VALUE, not {self._unequal[0]!r}")
         operator, rest = self.operator, dict(self._typed)
         recipe, dtype, seed = (rest.pop(name, None) for name in BESIDE)
         several = {one.value for spec in operator.tensors if len(spec.dtypes) > 1 for one in spec.dtypes}
-        self._refuse_unknown("recipe", recipe, operator.recipes)
-        self._refuse_unknown("dtype", dtype, several or self._vocabulary.dtypes)
+        allowed = {"recipe": operator.recipes, "dtype": several or self._vocabulary.dtypes}
+        for kind, known_words in allowed.items():
+            if (word := self._typed.get(kind)) is not None and word not in known_words:
+                raise ValueError(f"unknown {kind} {word!r}.{suggestion(word, known_words)}")
         drawn, known = Drawn(recipe or next(iter(operator.recipes))), set[str]()
         if self._space is not None:
             drawn, known = self._draw(self._space, rest, {**guess, **({"dtype": dtype} if dtype else {})})
         hints, names = signature_of(operator.recipes[drawn.recipe])[1], self.names(drawn.recipe)
         if len({names.get(name, name) for name in rest}) < len(rest):
-            raise self.error("two of the words mean the same; leave out one of them.")
+            raise ValueError("two of the words mean the same; leave out one of them")
         args, params = dict(drawn.args), dict(drawn.params)
         for name, text in rest.items():
             target = names.get(name, "")
@@ -172,27 +170,22 @@ class Prompt:
                 continue
             is_length = isinstance(self._axes.get(target), Sizes)
             if name not in known and (is_length or target not in hints):
-                raise self._unfit(name, text, names)
+                raise ValueError(self._unfit(name, text, names))
             # A length stands for itself, also where the space makes another one of it.
             if target in hints and (is_length or name not in known):
-                args[target] = self._read(name, text, hints[target])
-        try:
-            args = recipe_arguments(drawn.recipe, operator.recipes[drawn.recipe], args)
-        except ValueError as error:
-            raise self.error(f"{error}.") from error
-        number = None if seed is None else self._read("seed", seed, int)
+                args[target] = _read(name, text, hints[target])
+        args = recipe_arguments(drawn.recipe, operator.recipes[drawn.recipe], args)
+        number = None if seed is None else _read("seed", seed, int)
         if number is not None and not 0 <= number <= LARGEST_RESEED:
-            raise self.error(f"seed must be an integer from 0 to {LARGEST_RESEED}, not {seed!r}.")
+            raise ValueError(f"seed must be an integer from 0 to {LARGEST_RESEED}, not {seed!r}")
         return Drawn(drawn.recipe, params, args, dtype or drawn.dtype or self._vocabulary.default_dtype), number
 
     def names(self, recipe: str = "") -> dict[str, str]:
         """Every name that may be typed, and what it means in the space, the parameters or the recipe."""
         own = [*self._axes, *self._fields, *(signature_of(self.operator.recipes[recipe])[0] if recipe else ())]
         names = {name: name for name in own if name not in BESIDE}
-        axes: dict[str, str] = {}
-        for name, axis in self.operator.axes.items():
-            target = next((one for one in (name, axis.symbol) if one in own), None)
-            axes |= {} if target is None else {name: target, axis.symbol: target}
+        pairs = [(name, axis.symbol) for name, axis in self.operator.axes.items()]
+        axes = {one: next(filter(own.__contains__, pair)) for pair in pairs if {*pair} & {*own} for one in pair}
         # A length that is a parameter, too, is set where the space makes both; beside a recipe each word is literal.
         return {**axes, **names} if self._space is None else {**names, **axes}
 
@@ -219,34 +212,28 @@ class Prompt:
         if field.enum is not None and text in field.enum.values:
             return field.enum.values[text]
         hint: Any = _HINTS.get(field.type, int)
-        value = self._read(name, text, GenericAlias(tuple, (hint, ...)) if field.label == "repeated" else hint)
-        try:
-            return param_value(field, list(value) if field.label == "repeated" else value)
-        except ValueError as error:
-            raise self.error(f"{error}.") from error
+        value = _read(name, text, GenericAlias(tuple, (hint, ...)) if field.label == "repeated" else hint)
+        return param_value(field, list(value) if field.label == "repeated" else value)
 
-    def _read(self, name: str, text: str, hint: Any) -> Any:
-        """The first meaning of the text that fits the annotation."""
-        for value in _meanings(text):
-            if fits(value, hint):
-                return float(value) if hint is float else value
-        words = hint_words(hint)
-        raise self.error(f"{name} must be {words}{', e.g. 3x3x3' if 'list' in words else ''}, not {text!r}.")
-
-    def _unfit(self, name: str, text: str, names: Mapping[str, str]) -> UsageError:
+    def _unfit(self, name: str, text: str, names: Mapping[str, str]) -> str:
         """The name is unknown; or the value of one that only the space knows does not fit."""
         axis = self._axes.get(names.get(name, ""))
         if axis is not None:
             words = "an integer ≥ 0" if isinstance(axis, Sizes) else f"one of {', '.join(map(_word, axis.values))}"
-            return self.error(f"{name} must be {words}, not {text!r}.")
+            return f"{name} must be {words}, not {text!r}"
         same = {one: ", ".join(name for name in names if names[name] == one != name) for one in names.values()}
         known = [f"{one} ({others})" if others else one for one, others in same.items()]
         close = suggestion(name, [*names, *BESIDE]).partition(" Known:")[0]
-        return self.error(f"unknown name {name!r}.{close} Known: {', '.join([*known, *BESIDE])}.")
+        return f"unknown name {name!r}.{close} Known: {', '.join([*known, *BESIDE])}"
 
-    def _refuse_unknown(self, kind: str, word: str | None, known: Collection[str]) -> None:
-        if word is not None and word not in known:
-            raise UnknownNameError(f"{kind} of {self.operator.name}", word, known)
+
+def _read(name: str, text: str, hint: Any) -> Any:
+    """The first meaning of the text that fits the annotation."""
+    for value in _meanings(text):
+        if fits(value, hint):
+            return float(value) if hint is float else value
+    words = hint_words(hint)
+    raise ValueError(f"{name} must be {words}{', e.g. 3x3x3' if 'list' in words else ''}, not {text!r}")
 
 
 def _meanings(text: str) -> Iterator[Any]:
@@ -266,7 +253,5 @@ def _values_of(axis: Sizes | Choice | None, text: str) -> list[Any]:
     if isinstance(axis, Choice):
         first = axis.values[0]
         alike = [one for one in _meanings(text) if type(one) is type(first) and not isinstance(one, str | bool)]
-        if isinstance(first, tuple):
-            alike = [one for one in alike if len(one) == len(first)]
         return [one for one in axis.values if _word(one) == text] or alike
     return [one for one in _meanings(text) if type(one) is int and one >= 0] if axis is not None else []

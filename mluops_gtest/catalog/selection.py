@@ -415,11 +415,11 @@ class Session:
     """The content that a command works with, loaded on first use."""
 
     def __init__(self, roots: tuple[str, ...] = (BUILTIN,)) -> None:
-        self._roots = roots
+        self.roots = roots
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        catalogue = Catalogue(*find_roots(self._roots))
+        catalogue = Catalogue(*find_roots(self.roots))
         for file in catalogue.operators.hidden:
             name = operator_name(file)
             warnings.warn(

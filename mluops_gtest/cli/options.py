@@ -281,6 +281,22 @@ def operators_option(words: str) -> Callable[[F], F]:
     return click.option("--op", "operators", multiple=True, help=words, shell_complete=complete_operators)
 
 
+def tags_option(words: str) -> Callable[[F], F]:
+    """--tag, any number of them."""
+    return click.option(
+        "--tag",
+        "tags",
+        multiple=True,
+        help=f"{words} Tags: {', '.join(TAGS)}.",
+        shell_complete=lambda ctx, param, incomplete: [tag for tag in TAGS if tag.startswith(incomplete)],  # noqa: ARG005
+    )
+
+
+def keyword_option(words: str) -> Callable[[F], F]:
+    """-k."""
+    return value_option("-k keyword EXPR", None, words, default="", show_default=False)
+
+
 def selection_options(function: Callable[..., T]) -> Callable[..., T]:
     """SELECT…, --op, --tag, -k, --all, which the command gets as a `query`, and --root."""
 
@@ -292,20 +308,8 @@ def selection_options(function: Callable[..., T]) -> Callable[..., T]:
     options = together(
         click.argument("select", nargs=-1, shell_complete=complete_ids),
         operators_option("Only this operator, e.g. --op get_indice_pairs."),
-        click.option(
-            "--tag",
-            "tags",
-            multiple=True,
-            help=f"Only cases with this tag, e.g. --tag boundary (repeat it: any of them). Tags: {', '.join(TAGS)}.",
-            shell_complete=lambda ctx, param, incomplete: [tag for tag in TAGS if tag.startswith(incomplete)],  # noqa: ARG005
-        ),
-        value_option(
-            "-k keyword EXPR",
-            None,
-            "Only cases whose id or tags match, e.g. -k 'edge and not half'.",
-            default="",
-            show_default=False,
-        ),
+        tags_option("Only cases with this tag, e.g. --tag boundary (repeat it: any of them)."),
+        keyword_option("Only cases whose id or tags match, e.g. -k 'edge and not half'."),
         flag_option("--all everything", f"Every declared case except those tagged {', '.join(NAMED_TAGS)}."),
         root_option,
     )
