@@ -25,7 +25,7 @@ from mluops_gtest.core.operator import Operator, source_of
 _LENGTHS: Final = (4, 2, 1, 8, 16, 64)
 _CONSTANT: Final = "typed: its values are not chosen"
 BESIDE: Final = ("recipe", "dtype", "seed")
-_HINTS: Final[Mapping[str, Any]] = {"float": float, "double": float, "bool": bool, "string": str}
+_HINTS: Final[Mapping[str, Any]] = {"float": float, "double": float, "bool": bool, "string": str, "enum": int | str}
 
 
 def words_of(operator: Operator, drawn: Drawn, seed: int) -> str:
@@ -38,8 +38,8 @@ def words_of(operator: Operator, drawn: Drawn, seed: int) -> str:
 
 
 def _words(drawn: Drawn, seed: int | None) -> str:
-    said = {"recipe": drawn.recipe, **drawn.args, **drawn.params, "dtype": drawn.dtype}
-    said |= {} if seed is None else {"seed": seed}
+    more = {} if seed is None else {"seed": seed}
+    said = {"recipe": drawn.recipe, **drawn.args, **drawn.params, "dtype": drawn.dtype, **more}
     return ",".join(f"{name}={_word(value)}" for name, value in said.items())
 
 
@@ -103,7 +103,8 @@ def _expecting(prompt: "Prompt", draft: CaseDraft) -> CaseDraft:
     """The draft with what the checks say of the call, which can be made."""
     operator = prompt.operator
     answer = operator.answer(bind_values(changed(make_call(draft, operator), {}, draft.changed_params), operator))
-    if answer.status is not Status.SUCCESS and not prompt.names_parameters:
+    # A parameter may be wrong on purpose, a length never is.
+    if answer.status is not Status.SUCCESS and prompt.fields.keys().isdisjoint(prompt.typed):
         raise ContentError(f"{answer.message} (check {answer.check})")
     draft = replace(draft, doc=answer.message, expect=Expect(answer.status, answer.check))
     with contextlib.suppress(ContentError):
@@ -120,18 +121,11 @@ class Prompt:
     def __init__(self, operator: Operator, space: Space | None, words: str) -> None:
         """`space` makes calls of words that name no recipe."""
         self.operator, self._vocabulary = operator, Vocabulary(operator)
-        self._fields = self._vocabulary.params
-        pairs = [word.partition("=") for word in words.split(",") if words]
-        self._unequal = [name for name, equals, _ in pairs if not equals]
-        self._typed = {name: text for name, _, text in pairs}
+        self.fields = self._vocabulary.params
+        self.typed = {name: text for name, _, text in (word.partition("=") for word in words.split(",") if words)}
         # Who names the recipe says all of the call.
-        self._space = None if "recipe" in self._typed else space
+        self._space = None if "recipe" in self.typed else space
         self._axes = {} if self._space is None else self._space.axes
-
-    @property
-    def names_parameters(self) -> bool:
-        """A parameter was typed, which may be wrong on purpose."""
-        return not self._fields.keys().isdisjoint(self._typed)
 
     def guesses(self) -> Iterator[dict[str, Any]]:
         """What is tried for what the words leave open: the first choices with each length, then one other number."""
@@ -147,14 +141,12 @@ class Prompt:
 
     def call(self, guess: Mapping[str, Any]) -> tuple[Drawn, int | None]:
         """The call that the words say, with the guess where they leave something open, and its seed."""
-        if self._unequal:
-            raise ValueError(f"write NAME=VALUE, not {self._unequal[0]!r}")
-        operator, rest = self.operator, dict(self._typed)
+        operator, rest = self.operator, dict(self.typed)
         recipe, dtype, seed = (rest.pop(name, None) for name in BESIDE)
         several = {one.value for spec in operator.tensors if len(spec.dtypes) > 1 for one in spec.dtypes}
         allowed = {"recipe": operator.recipes, "dtype": several or self._vocabulary.dtypes}
         for kind, known_words in allowed.items():
-            if (word := self._typed.get(kind)) is not None and word not in known_words:
+            if (word := self.typed.get(kind)) is not None and word not in known_words:
                 raise ValueError(f"unknown {kind} {word!r}.{suggestion(word, known_words)}")
         drawn, known = Drawn(recipe or next(iter(operator.recipes))), set[str]()
         if self._space is not None:
@@ -165,7 +157,7 @@ class Prompt:
         args, params = dict(drawn.args), dict(drawn.params)
         for name, text in rest.items():
             target = names.get(name, "")
-            if target in self._fields:
+            if target in self.fields:
                 params[target] = self._param(target, text)
                 continue
             is_length = isinstance(self._axes.get(target), Sizes)
@@ -182,7 +174,7 @@ class Prompt:
 
     def names(self, recipe: str = "") -> dict[str, str]:
         """Every name that may be typed, and what it means in the space, the parameters or the recipe."""
-        own = [*self._axes, *self._fields, *(signature_of(self.operator.recipes[recipe])[0] if recipe else ())]
+        own = [*self._axes, *self.fields, *(signature_of(self.operator.recipes[recipe])[0] if recipe else ())]
         names = {name: name for name in own if name not in BESIDE}
         pairs = [(name, axis.symbol) for name, axis in self.operator.axes.items()]
         axes = {one: next(filter(own.__contains__, pair)) for pair in pairs if {*pair} & {*own} for one in pair}
@@ -193,8 +185,8 @@ class Prompt:
         """The call that the space makes, and the words that it knows."""
         known: set[str] = set()
         for name, target in self.names().items():
-            if name in rest and target in self._fields and target in space.axes:
-                point[target] = _nearest(self._fields[target], self._param(target, rest[name]))
+            if name in rest and target in self.fields and target in space.axes:
+                point[target] = _nearest(self.fields[target], self._param(target, rest[name]))
             elif name in rest and (meant := _values_of(space.axes.get(target), rest[name])):
                 point[target] = meant[0]
                 known.add(name)
@@ -208,9 +200,7 @@ class Prompt:
         return drawn, known
 
     def _param(self, name: str, text: str) -> ParamValue:
-        field = self._fields[name]
-        if field.enum is not None and text in field.enum.values:
-            return field.enum.values[text]
+        field = self.fields[name]
         hint: Any = _HINTS.get(field.type, int)
         value = _read(name, text, GenericAlias(tuple, (hint, ...)) if field.label == "repeated" else hint)
         return param_value(field, list(value) if field.label == "repeated" else value)

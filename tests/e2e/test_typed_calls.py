@@ -96,7 +96,8 @@ def test_a_parameter_that_is_wrong_on_purpose_is_a_negative_case(run, call, chec
         ("ball_query:recipe=scatter", "unknown recipe 'scatter'. Did you mean 'scattered'?"),
         ("ball_query:recipe=scattered", "recipe 'scattered' needs the argument 'centres'; it takes: centres, points, "),
         ("ball_query:seed=-1", "seed must be an integer from 0 to 4294967295, not '-1'"),
-        ("ball_query:B", "write NAME=VALUE, not 'B'"),
+        ("ball_query:B", "B must be an integer ≥ 0, not ''"),
+        ("ball_query:,", "unknown name ''. Known: batches (B), "),
         ("ball_query:B=2,batches=3", "two of the words mean the same"),
         ("abs:dims=foo", "dims must be a list of an integer, e.g. 3x3x3, not 'foo'"),
         (

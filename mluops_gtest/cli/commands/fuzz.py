@@ -123,8 +123,8 @@ def _promote(session: "Session", corpus: Path, name: str) -> int:
     from mluops_gtest.search.corpus import Corpus, promote
 
     case, path = promote(Corpus(corpus, session.catalogue.operators).entry(name), session.catalogue)
-    echo(f"{case} is declared at the end of {path}; shorten its doc, then make it:")
-    echo(shlex.join(["mluops-test", "generate", case, *root_words(session.roots)]))
+    command = shlex.join(["mluops-test", "generate", case, *root_words(session.roots)])
+    echo(f"{case} is declared at the end of {path}; shorten its doc, then make it:\n{command}")
     return int(ExitCode.OK)
 
 
