@@ -313,6 +313,9 @@ def _raise_first(troubles: Iterable[HarnessError | None]) -> None:
 def fuzz(
     *operators: str,
     backend: str,
+    tags: Sequence[str] = (),
+    keyword: str = "",
+    valid: bool = False,
     seconds: float | None = None,
     cases: int | None = None,
     seed: int | None = None,
@@ -340,7 +343,7 @@ def fuzz(
 
     run = _options(Query(), {**locals(), "elementwise": True})
     seconds = SECONDS if seconds is None and cases is None else seconds
-    request = FuzzRequest(run, operators, Path(corpus), seed, cases, seconds)
+    request = FuzzRequest(run, operators, Path(corpus), seed, cases, seconds, tuple(tags), keyword, valid)
     session = Session(run.roots)
     if run.cluster is None:
         return run_fuzz(request, session)

@@ -238,6 +238,7 @@ def draw(at: Mapping[str, Any]) -> Drawn | None:
     given = {
         **at,
         "values": word if recipe == "scattered" else at["sampled"],
+        "batch": at["batches"],
         "clusters": min(at["unknown"], 27),
         # Three of them at either end, where tiles and leftovers are.
         "at": tuple(last - place if place % 2 else place for place in range(places)),
@@ -252,13 +253,13 @@ def elements(at: Mapping[str, Any]) -> int:
     """Points and distances; where these are not exact in float64, a margin is proved for each."""
     rounds = at["what"] in ("full", "wide", "sampled") or at["what"].startswith("huge")
     pairs = at["unknown"] * at["known"] * 8 if rounds else at["unknown"] * at["known"] // 16
-    return int(at["batch"] * (9 * at["unknown"] + 3 * at["known"] + pairs))
+    return int(at["batches"] * (9 * at["unknown"] + 3 * at["known"] + pairs))
 
 
 SPACE = Space(
     axes={
         "dtype": Choice(("float", "half")),
-        "batch": Sizes(1, 5),
+        "batches": Sizes(1, 5),
         "unknown": Sizes(1, 1025),
         "known": Sizes(1, 1025),
         "reach": Choice((0, 1, 2, 5)),

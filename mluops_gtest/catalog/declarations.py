@@ -122,14 +122,14 @@ def draft_of(base: CaseDraft, case: DerivedCase, where: str) -> CaseDraft:
     )
     if case.standard in VALUES:
         # A seed that the base does not have from its id was chosen.
-        own = _seed(None, base.id) == base.seed
+        own = seed_of(None, base.id) == base.seed
         draft = replace(
             draft,
             args={**base.args, **case.data},
             params={**base.params, **case.params},
             changed_params={},
             dtype=case.dtype,
-            seed=_seed(None, draft.id) if own else base.seed,
+            seed=seed_of(None, draft.id) if own else base.seed,
         )
     names = (*_SHAPING, "criteria") if base.criteria else _SHAPING
     return replace(draft, digest=_digest({name: getattr(draft, name) for name in names}))
@@ -253,7 +253,7 @@ def _draft(entry: Lines, words: Vocabulary, variables: Mapping[str, Any], suffix
         "args": args,
         "params": _params(filled("params", {}), words, "params"),
         "dtype": variables["dtype"],
-        "seed": _seed(filled("seed", None), case_id),
+        "seed": seed_of(filled("seed", None), case_id),
         "expect": expect,
         "changes": {tensor: _change(tensor, value, words) for tensor, value in change.items()},
         "changed_params": _params(changed_params, words, "change"),
@@ -334,7 +334,8 @@ def _sizes(values: Any, operator: Operator) -> dict[str, int]:
     return values
 
 
-def _seed(value: Any, case_id: str) -> int:
+def seed_of(value: Any, case_id: str) -> int:
+    """The seed that a case declares; where it declares none, the one that its id gives."""
     if value is None:
         return int.from_bytes(hashlib.sha256(case_id.encode()).digest()[:4], "little")
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:

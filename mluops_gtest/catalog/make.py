@@ -433,6 +433,6 @@ def _refuse_degenerate(draft: CaseDraft, operator: Operator, case: Case) -> None
     if constant and draft.expect.degenerate is None:
         words = f": the baseline of {', '.join(constant)} is constant, which proves little. "
         raise _refusal(draft, f"{words}Change the data, or declare `degenerate: <reason>`.")
-    # A derived case is constant with its own seed, perhaps with no other.
-    if not constant and draft.expect.degenerate is not None and not draft.base:
+    # A derived or typed case is constant with its own seed, perhaps with no other.
+    if not constant and draft.expect.degenerate is not None and not (draft.base or draft.is_typed):
         raise _refusal(draft, " is declared degenerate, but every output varies. Remove `degenerate`.")

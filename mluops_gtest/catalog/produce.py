@@ -422,9 +422,9 @@ def plan_generation(session: Session, query: Query, out: Path | None, form: str,
     catalogue = session.catalogue
     underived = _derive_first(catalogue, query, check=check) if out is None else []
     selection = session.select(query)
-    foreign = [case.id for case in selection.cases if case.draft is None]
+    foreign = [case.id for case in selection.cases if case.draft is None or case.draft.is_typed]
     if foreign:
-        raise UsageError(f"generate makes declared cases; {foreign[0]} is a file without a declaration.")
+        raise UsageError(f"generate makes declared cases; {foreign[0]} has no declaration.")
     if out is None and form != "prototxt":
         raise UsageError("The content root stores text files; to write --format pb, add --out DIR.")
     stores = {root: Target(out or root.stored, f".{form}", committed_only=out is None) for root in catalogue.roots}
@@ -442,7 +442,7 @@ def plan_generation(session: Session, query: Query, out: Path | None, form: str,
 
 def _derive_first(catalogue: Catalogue, query: Query, *, check: bool) -> list[str]:
     """Write the derived.lock of each operator that the query may be about, or say how it differs."""
-    words = (*query.operators, *(text.partition("/")[0] for text in query.select))
+    words = (*query.operators, *(text.partition("/")[0].partition(":")[0] for text in query.select))
     known = [catalogue.operators.get_any(word) for word in words]
     named = {one.name for one in known if one is not None}
     names = sorted(named if named and None not in known else catalogue.operators)

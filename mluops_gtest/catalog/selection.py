@@ -37,6 +37,7 @@ from mluops_gtest.catalog.operators import Operators, load_operators, operator_n
 from mluops_gtest.catalog.replaced import Successors, read_replaced, replaced_words
 from mluops_gtest.catalog.root import BUILTIN, Root, find_roots
 from mluops_gtest.core.case import NAMED_TAGS, TAGS, CaseDraft, Query
+from mluops_gtest.core.operator_parts import SPACE
 
 if TYPE_CHECKING:
     from mluops_gtest.catalog.source import StoredCases
@@ -90,7 +91,15 @@ class Catalogue:
         return {case_id: draft for name in sorted(operators) for case_id, draft in self._of_one(name).drafts.items()}
 
     def draft(self, case_id: str) -> CaseDraft | None:
-        """The declared case of that id, None where there is none; only its operator is loaded."""
+        """The declared case of that id, or the one that its words make; None where there is none.
+
+        Only its operator is loaded.
+        """
+        call = split_words(case_id)
+        if call is not None and call[0] in self.operators:
+            from mluops_gtest.catalog.prompt import typed_draft  # late: it makes cases
+
+            return typed_draft(self.operators[call[0]], self.operators.part(call[0], SPACE), call[1])
         operator, slash, _ = case_id.partition("/")
         return self._of_one(operator).drafts.get(case_id) if slash and operator in self.operators else None
 
@@ -170,12 +179,21 @@ class Catalogue:
         return None
 
     def canonical_id(self, text: str) -> str:
-        """The id or glob with a released operator name replaced by the canonical one."""
-        head, slash, tail = text.partition("/")
+        """The id, glob or typed call with a released operator name replaced by the canonical one."""
+        head, slash, tail = text.partition(":" if ":" in text.partition("/")[0] else "/")
         if head in self.operators:
             return text
         operator = self.operators.get_any(head) if head else None
         return f"{operator.name}{slash}{tail}" if operator else text
+
+
+def split_words(text: str) -> tuple[str, str] | None:
+    """Operator and words of `matmul:M=2`, or of an id that is made of words; None for any other text."""
+    operator, colon, words = text.partition(":")
+    if not colon or "/" in operator:
+        operator, _, words = text.partition("/")
+        colon = "=" if "=" in words and not words.endswith(CASE_SUFFIXES) else ""
+    return (operator, words) if colon else None
 
 
 _TOKEN = re.compile(r"\s*(?:(?P<paren>[()])|(?P<word>[^\s()]+))")
@@ -349,7 +367,7 @@ def _declared(draft: CaseDraft, *, named: bool = False) -> Selected:
 
 
 def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[Selected]:
-    """The cases of every pattern: an id, an operator, a glob over ids, a file or a folder."""
+    """The cases of every pattern: an id, an operator, a glob over ids, a file or a folder, a typed call."""
     for pattern in patterns:
         canonical = catalogue.canonical_id(pattern)
         draft = catalogue.draft(canonical)
@@ -369,6 +387,8 @@ def _matching(catalogue: Catalogue, patterns: Sequence[str]) -> Iterator[Selecte
             head = canonical.partition("/")[0]
             among = catalogue.drafts_of(head) if head in catalogue.operators else catalogue.drafts
             found = [_declared(among[case_id]) for case_id in fnmatch.filter(among, canonical)]
+        if not found and (call := split_words(pattern)) is not None:
+            catalogue.operators.find(call[0])
         if not found:
             hint = suggestion(pattern[:200], [*catalogue.operators, *catalogue.drafts]).split(" Known:")[0]
             raise NothingSelectedError(
@@ -399,11 +419,11 @@ class Session:
     """The content that a command works with, loaded on first use."""
 
     def __init__(self, roots: tuple[str, ...] = (BUILTIN,)) -> None:
-        self._roots = roots
+        self.roots = roots
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        catalogue = Catalogue(*find_roots(self._roots))
+        catalogue = Catalogue(*find_roots(self.roots))
         for file in catalogue.operators.hidden:
             name = operator_name(file)
             warnings.warn(

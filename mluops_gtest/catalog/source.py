@@ -153,6 +153,10 @@ class StoredCases:
             assert selected.path is not None
             return self._file(selected.path, selected.id)
         draft = selected.draft
+        if draft.is_typed:
+            operator = self._catalogue.operators[draft.operator]
+            made = make_case(draft, operator) if self._reseed is None else make_reseeded(draft, operator, self._reseed)
+            return self._declared(made, draft)
         if self._reseed is not None:
             return self._declared(self._reseeded(draft), draft)
         entry = self.entry_of(draft)

@@ -173,9 +173,17 @@ class RootType(click.Path):
 
 
 def complete_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
-    """Operators and case ids; where none fits, files and folders."""
+    """Operators and case ids, behind a colon the names of a call; where none fits, files and folders."""
 
     def names(catalogue: "Catalogue") -> list[str]:
+        typed, colon, words = incomplete.partition(":")
+        if colon and typed in catalogue.operators:
+            from mluops_gtest.catalog.prompt import BESIDE, Prompt
+            from mluops_gtest.core.operator_parts import SPACE
+
+            begun = incomplete.removesuffix(words.rpartition(",")[2])
+            known = Prompt(catalogue.operators[typed], catalogue.operators.part(typed, SPACE), "").names()
+            return [f"{begun}{name}=" for name in (*known, *BESIDE)]
         typed = incomplete.partition("/")[0]
         meant = [name for name in catalogue.operators if name.startswith(typed)]
         return [*catalogue.operators, *catalogue.drafts_of(*meant)]
@@ -319,6 +327,22 @@ def operators_option(words: str) -> Callable[[F], F]:
     return click.option("--op", "operators", multiple=True, help=words, shell_complete=complete_operators)
 
 
+def tags_option(words: str) -> Callable[[F], F]:
+    """--tag, any number of them."""
+    return click.option(
+        "--tag",
+        "tags",
+        multiple=True,
+        help=f"{words} Tags: {', '.join(TAGS)}.",
+        shell_complete=lambda ctx, param, incomplete: [tag for tag in TAGS if tag.startswith(incomplete)],  # noqa: ARG005
+    )
+
+
+def keyword_option(words: str) -> Callable[[F], F]:
+    """-k."""
+    return value_option("-k keyword EXPR", None, words, default="", show_default=False)
+
+
 def selection_options(function: Callable[..., T]) -> Callable[..., T]:
     """SELECT…, --op, --tag, -k, --all, which the command gets as a `query`, and --root."""
 
@@ -330,20 +354,8 @@ def selection_options(function: Callable[..., T]) -> Callable[..., T]:
     options = together(
         click.argument("select", nargs=-1, shell_complete=complete_ids),
         operators_option("Only this operator, e.g. --op get_indice_pairs."),
-        click.option(
-            "--tag",
-            "tags",
-            multiple=True,
-            help=f"Only cases with this tag, e.g. --tag boundary (repeat it: any of them). Tags: {', '.join(TAGS)}.",
-            shell_complete=lambda ctx, param, incomplete: [tag for tag in TAGS if tag.startswith(incomplete)],  # noqa: ARG005
-        ),
-        value_option(
-            "-k keyword EXPR",
-            None,
-            "Only cases whose id or tags match, e.g. -k 'edge and not half'.",
-            default="",
-            show_default=False,
-        ),
+        tags_option("Only cases with this tag, e.g. --tag boundary (repeat it: any of them)."),
+        keyword_option("Only cases whose id or tags match, e.g. -k 'edge and not half'."),
         flag_option("--all everything", f"Every declared case except those tagged {', '.join(NAMED_TAGS)}."),
         root_option,
     )

@@ -240,6 +240,11 @@ class CaseDraft(Value):
     # Id of the case that it is derived from. Where a check answers it no value counts, so descriptors alone are stored.
     base: str = ""
 
+    @property
+    def is_typed(self) -> bool:
+        """Its id says all of it (catalog/prompt.py): nothing is declared or stored."""
+        return "=" in self.id
+
 
 class CaseSource(Protocol):
     """Where the engine gets a planned case from; generate implements it, cli hands it over."""

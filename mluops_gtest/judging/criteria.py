@@ -395,8 +395,13 @@ def beyond_tolerance(evaluated: Array, baseline: Array, dtype: DType, threshold:
     return mask
 
 
-def worst_elements(evaluated: Array, baseline: Array, dtype: DType, number: int) -> list[WorstElement]:
-    """The elements with the largest errors, the worst first, none that is equal to its baseline."""
+def worst_elements(
+    evaluated: Array, baseline: Array, dtype: DType, number: int, first: int | None = None
+) -> list[WorstElement]:
+    """The elements with the largest errors, the worst first, none that is equal to its baseline.
+
+    In front of them stands the element `first`, which the verdict names.
+    """
     blocks = Blocks(evaluated, baseline, elements_of(dtype))
     scale = _rms(blocks)
 
@@ -404,11 +409,12 @@ def worst_elements(evaluated: Array, baseline: Array, dtype: DType, number: int)
         parts, error, scaled = _errors(blocks, start, scratch, scale)
         # Both parts of a complex element may be among the worst.
         chosen = np.lexsort((-error, -scaled))[: number * blocks.elements.parts]
+        chosen = np.append(chosen, np.flatnonzero(parts // blocks.elements.parts == first))
         columns = parts[chosen] // blocks.elements.parts, error[chosen], scaled[chosen]
         return list(map(WorstElement, *(column.tolist() for column in columns)))
 
     found = [element for block in blocks.each(worst, blocks.starts) for element in block]
-    found.sort(key=lambda element: (-element.scaled, -element.error, element.flat))
+    found.sort(key=lambda element: (element.flat != first, -element.scaled, -element.error, element.flat))
     once: dict[int, WorstElement] = {}
     for element in found:
         once.setdefault(element.flat, element)

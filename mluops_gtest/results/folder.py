@@ -179,12 +179,16 @@ def _leave_in_file(file: int, start: int, lines: Iterable[bytes], source: Source
 
 def merge(reports: Mapping[str, RunReport]) -> RunReport:
     """One report of all; refused where cases are doubled, shards are missing or the runs differ."""
-    first = next(iter(reports.values()))
+    beginning, first = next(iter(reports.items()))
     identity = _identity(first)
     for name, report in reports.items():
-        for key, value in _identity(report).items():
-            if value != identity[key]:
-                raise ContentError(f"{name}: its {key} is {value!r}, but the first has {identity[key]!r}.")
+        own = _identity(report)
+        unlike = [key for key in {**identity, **own} if own.get(key) != identity.get(key)]
+        if unlike:
+            values = "; ".join(
+                f"its {key} is {own.get(key)!r}, but the first has {identity.get(key)!r}" for key in unlike
+            )
+            raise ContentError(f"{name} and {beginning} are parts of unlike runs: {values}.")
     _refuse_missing_shards([report.selection.get("shard") for report in reports.values()])
     places: dict[str, tuple[str, int]] = {}
     tally = Tally()
@@ -216,14 +220,14 @@ def merge(reports: Mapping[str, RunReport]) -> RunReport:
 
 def _identity(report: RunReport) -> dict[str, Any]:
     """What all shards of one run have in common."""
-    selection = {k: v for k, v in report.selection.items() if k not in ("shard", "times", "cases", "reseed")}
+    unshared = ("shard", "times", "cases", "reseed")
     return {
         "backend": report.backend.get("name"),
         "version": report.tool_version,
         "--reseed": report.reseed,
         # Parts that were cut by different times need not make up the whole.
         "--times": report.selection.get("times"),
-        "selection": selection,
+        **{f"selection.{name}": value for name, value in report.selection.items() if name not in unshared},
     }
 
 

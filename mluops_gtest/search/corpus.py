@@ -4,6 +4,7 @@ Failures are one by what went wrong and where it shows, whatever the values, the
 """
 
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -14,16 +15,18 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, TypeVar
 
+import yaml
 from msgspec.structs import replace
 
-from mluops_gtest.base.errors import ContentError
-from mluops_gtest.base.files import TEXT, place_below, replace_file
+from mluops_gtest.base.errors import ContentError, UnknownNameError, UsageError
+from mluops_gtest.base.files import TEXT, place_below, replace_file, replace_text
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.typed_files import Source, convert, decode_json, file_bytes, json_bytes
 from mluops_gtest.casefiles.reader import read_case
 from mluops_gtest.casefiles.schema import Schema
 from mluops_gtest.casefiles.writer import write_case
 from mluops_gtest.catalog.operators import Operators
+from mluops_gtest.catalog.selection import Catalogue
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.cause import BeyondBound, Cause, Exceeded, NonFinite, Prelude
 from mluops_gtest.core.operator import Operator
@@ -90,6 +93,8 @@ class CorpusEntry(Value):
     backend: str
     seed: int
     draw: int
+    # What was drawn, as a prompt takes it (catalog/prompt.py); empty where no words make it.
+    words: str = ""
 
 
 class Progress(Value):
@@ -173,6 +178,13 @@ class Corpus:
         cases = [asdict(self._entries[file]) for file in sorted(self._entries)]
         replace_file(self.folder / INDEX, [json_bytes({"format": _FORMAT, "cases": cases}, indent=1)])
 
+    def entry(self, name: str) -> CorpusEntry:
+        """The case of that file, written as the index has it, with or without its suffix; an error lists them."""
+        known = {file.removesuffix(TEXT): entry for file, entry in self._entries.items()}
+        if name.removesuffix(TEXT) not in known:
+            raise UnknownNameError(f"case of {self.folder}", name, known)
+        return known[name.removesuffix(TEXT)]
+
     def progress(self, wanted: Progress) -> Progress:
         """How far the fuzz run has come for this operator, backend, seed and space; none of it where it is new."""
         found = self._fuzz_runs.get(_key(wanted), wanted)
@@ -192,6 +204,38 @@ class Corpus:
                 self._fuzz_runs[_key(run)] = run
             record = {"format": _FORMAT, "fuzz_runs": [asdict(run) for run in self._fuzz_runs.values()]}
             replace_file(self.folder / STATE, [json_bytes(record, indent=1)])
+
+
+def promote(entry: CorpusEntry, catalogue: Catalogue) -> tuple[str, Path]:
+    """Declare the call that was drawn in cases/<operator>.yaml; returns its id and that file."""
+    root, where = catalogue.root_of(entry.operator), f"{entry.file}: "
+    draft = catalogue.draft(f"{entry.operator}/{entry.words}") if entry.words else None
+    if draft is None:
+        raise UsageError(f"{where}no recipe makes this call: it has faults. Run the file, or declare a case like it.")
+    if root.bundled:
+        raise UsageError(f"{where}{entry.operator} is in the installed package; name a folder of yours: --root DIR.")
+    name = _UNFIT.sub("_", Path(entry.file).stem.lower())
+    path = root.cases / f"{entry.operator}.yaml"
+    if f"{entry.operator}/{name}" in catalogue.drafts_of(entry.operator):
+        raise UsageError(f"{where}{path} has a case {name} already.")
+    expect = draft.expect
+    case = {
+        "name": name,
+        "tags": ["random"],
+        "doc": "found by fuzzing: " + entry.headline.translate({ord("{"): "(", ord("}"): ")"}),
+        **({"degenerate": expect.degenerate} if expect.degenerate else {}),
+        **({"expect": {"status": expect.status.name, "check": expect.check}} if expect.check else {}),
+        "params": draft.params,
+        "data": {"recipe": draft.recipe, **draft.args},
+        "dtypes": [draft.dtype],
+        "seed": draft.seed,
+    }
+    text = path.read_text(encoding="utf-8").rstrip("\n") + "\n\n" if path.is_file() else ""
+    # Without tuples, which YAML has no word for.
+    plain = json.loads(json.dumps([case]))
+    words = yaml.safe_dump(plain, default_flow_style=None, sort_keys=False, allow_unicode=True, width=110)
+    replace_text(path, text + words)
+    return f"{entry.operator}/{name}", path
 
 
 def _key(run: Progress) -> tuple[str, str, int]:

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from mluops_gtest.base.errors import DeclarationError, OperatorError
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.make import make_call, make_fuzz_case
-from mluops_gtest.catalog.templates import Vocabulary
+from mluops_gtest.catalog.prompt import draft_of_call, words_of
 from mluops_gtest.catalog.violation_search import Kinds, Look
-from mluops_gtest.core.call import Choice, Sizes, Space
-from mluops_gtest.core.case import Case, CaseDraft, Expect
+from mluops_gtest.core.call import Choice, Drawn, Sizes, Space
+from mluops_gtest.core.case import Case, CaseDraft
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.search.fault_search import Aim, Coverage, Features, Pairs, Ways, aims_of, in_order, reached_aims
 
@@ -135,6 +135,8 @@ class FuzzDraw(Value):
     case: Case
     pairs: Pairs
     faults: tuple[str, ...] = ()
+    # Its words, which make it again; empty where none do.
+    words: str = ""
 
 
 class _UnfitError(DeclarationError):
@@ -152,15 +154,15 @@ class _InjectedFaults:
 class Draws:
     """The draws of one operator under one seed."""
 
-    def __init__(self, operator: Operator, space: Space, seed: int) -> None:
-        self.operator, self.seed = operator, seed
+    def __init__(self, operator: Operator, space: Space, seed: int, *, valid: bool = False) -> None:
+        """`valid`: without faults."""
+        self.operator, self.seed, self._valid_alone = operator, seed, valid
         self._space = space
         self._axes = Axes(space.axes)
-        self._dtype = Vocabulary(operator).default_dtype
         names = {axis: [one.name for one in classes] for axis, classes in self._axes.classes.items()}
         checks = [check.name for check in operator.checks]
         self.features = Features(names, checks)
-        words = repr((sorted(names.items()), checks, seed))
+        words = repr((sorted(names.items()), checks, seed, *([valid] if valid else [])))
         # What the sequence of draws follows from; the operator's recipes may still make other calls of them.
         self.digest = hashlib.sha256(words.encode()).hexdigest()[:16]
         self.coverage = Coverage(self.features)
@@ -188,7 +190,7 @@ class Draws:
         if number % _LARGE_EVERY == _LARGE_EVERY - 1:
             return _LARGE_BITS, 0
         share = random.random()
-        if share < _SOUND:
+        if share < _SOUND or self._valid_alone:
             return _SMALL_BITS, 0
         return _FAULTY_BITS, 1 if share < _ONE_FAULT else 2
 
@@ -226,32 +228,17 @@ class Draws:
             raise
         except DeclarationError:
             return None
-        return FuzzDraw(number, case, self.features.of_classes(classes) | done.pairs, done.faults)
+        drawn = Drawn(draft.recipe, draft.params, draft.args, draft.dtype)
+        words = "" if done.faults else words_of(self.operator, drawn, draft.seed)
+        return FuzzDraw(number, case, self.features.of_classes(classes) | done.pairs, done.faults, words)
 
     def _draft(self, number: int, point: SpacePoint, random: Random) -> CaseDraft | None:
         drawn = self._space.draw(point.values)
         if drawn is None:
             return None
         name = self.operator.name
-        return CaseDraft(
-            id=f"{name}/fuzz_{self.seed}_{number}",
-            operator=name,
-            tags=("random",),
-            doc="",
-            recipe=drawn.recipe,
-            args=drawn.args,
-            params=drawn.params,
-            dtype=drawn.dtype or self._dtype,
-            seed=random.getrandbits(32),
-            expect=Expect(),
-            changes={},
-            changed_params={},
-            criteria={},
-            expect_declared=False,
-            note="",
-            where=f"the space of {name}",
-            digest="",
-        )
+        draft = draft_of_call(self.operator, drawn, random.getrandbits(32))
+        return replace(draft, id=f"{name}/fuzz_{self.seed}_{number}", params=drawn.params, where=f"the space of {name}")
 
     def _inject(
         self, case: Case, classes: Mapping[str, str], faults: int, random: Random, done: _InjectedFaults

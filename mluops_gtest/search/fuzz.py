@@ -17,7 +17,7 @@ from mluops_gtest.base.float_state import own_floats
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.buffers import Side
-from mluops_gtest.core.case import Case
+from mluops_gtest.core.case import Case, Query
 from mluops_gtest.core.cause import Cause, WorkerLost, format_reason
 from mluops_gtest.core.declaration import Reduction
 from mluops_gtest.core.operator import Operator
@@ -89,6 +89,7 @@ class Job(Value):
     number: int = -1
     pairs: Pairs = frozenset()
     file: Path | None = None
+    words: str = ""
 
 
 class NewCause(Value):
@@ -97,8 +98,9 @@ class NewCause(Value):
     operator: str
     file: Path
     result: CaseResult
-    # The failure as it was drawn.
+    # The failure as it was drawn, and the words that make it again; empty where none do.
     drawn: CaseResult
+    words: str = ""
 
 
 class StoredFailure(Value):
@@ -119,7 +121,7 @@ class StoredFailure(Value):
     @property
     def unminimised(self) -> NewCause:
         """The failure where nothing smaller shows it."""
-        return NewCause(self.job.target.operator.name, self.file, self.result, self.result)
+        return NewCause(self.job.target.operator.name, self.file, self.result, self.result, self.job.words)
 
 
 class Keeper:
@@ -156,6 +158,7 @@ class Keeper:
             job.target.backend,
             job.target.draws.seed,
             job.number,
+            job.words,
         )
         self._corpus.keep(case, operator, path, kept)
         return StoredFailure(job, path, kept, key, result)
@@ -168,7 +171,7 @@ class Keeper:
             return None
         operator = found.job.target.operator
         self._corpus.keep(small.case, operator, found.file, found.kept)
-        return NewCause(operator.name, found.file, small.result, found.result)
+        return NewCause(operator.name, found.file, small.result, found.result, found.job.words)
 
 
 def is_failure(result: CaseResult) -> bool:
@@ -312,7 +315,7 @@ class FuzzRun:
                     self.report.passed_over += 1
                     target.finished(number, frozenset())
                 else:
-                    yield Job(target, drawn.case, number, drawn.pairs)
+                    yield Job(target, drawn.case, number, drawn.pairs, words=drawn.words)
 
     def _take(self, ran: FuzzCaseFinished) -> None:
         job, result, report = ran.job, ran.result, self.report
@@ -376,12 +379,21 @@ class FuzzRequest(Value):
     # Per operator.
     cases: int | None = None
     seconds: float | None = None
+    # Only operators with a declared case that these select.
+    tags: tuple[str, ...] = ()
+    keyword: str = ""
+    # Draw no faults.
+    valid: bool = False
 
 
 def targets_of(request: FuzzRequest, session: Session, corpus: Corpus) -> list[FuzzedOperator]:
     """The operators to draw for, each from where an earlier fuzz run stopped; those without a space are left out."""
     known = session.catalogue.operators
     chosen = [known.find(name) for name in request.operators] or [known[name] for name in known]
+    if request.tags or request.keyword:
+        query = Query(operators=request.operators, tags=request.tags, keyword=request.keyword)
+        selected = {case.operator for case in session.select(query).cases}
+        chosen = [operator for operator in chosen if operator.name in selected]
     found = []
     for operator in chosen:
         space = known.part(operator.name, SPACE)
@@ -390,7 +402,7 @@ def targets_of(request: FuzzRequest, session: Session, corpus: Corpus) -> list[F
         seed = request.seed
         if seed is None:
             seed = corpus.last_seed(operator.name, request.run.backend)
-        draws = Draws(operator, space, FIRST_SEED if seed is None else seed)
+        draws = Draws(operator, space, FIRST_SEED if seed is None else seed, valid=request.valid)
         reductions = known.part(operator.name, REDUCTIONS) or {}
         target = FuzzedOperator(operator, draws, request.run.backend, reductions)
         target.resume(corpus.progress(target.begun))

@@ -6,6 +6,7 @@ It says what counts as the same failure, and judges candidates as `run` judges, 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Self, TypeVar
 
+from msgspec import field
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import BackendError, CaseFileError
@@ -169,6 +170,8 @@ class Minimised(Value):
 
     # Nothing was taken away and no value changed.
     is_unchanged: bool = False
+    # What could not become less → what came of the last try.
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fails(self) -> bool:
@@ -224,6 +227,7 @@ def minimised(
         interrupted=interrupted,
         other_baseline=search.other_baseline,
         is_unchanged=search.taken == 0,
+        refused=search.refused,
     )
 
 
@@ -240,6 +244,7 @@ class _Search:
         self.best, self.calls, self.taken = case, 0, 0
         self.result: CaseResult | None = None
         self.other_baseline = False
+        self.refused: dict[str, str] = {}
         self._operator, self._reductions = operator, reductions
         self._execute, self._limit, self._tell = execute, limit, tell
 
@@ -286,10 +291,14 @@ class _Search:
     def _takes(self, candidate: Case | None, what: str) -> bool:
         """Whether the candidate fails for the same cause and is the best from now on."""
         if candidate is None:
+            self.refused.setdefault(what, "no other call that the document defines is left")
             return False
         result = self._called(candidate, what)
         if not self._cause.is_also_of(result):
+            failed = f"fails in another way: {result.reason}" if result.outcome.fails else "does not fail"
+            self.refused[what] = f"the smaller call {failed}"
             return False
+        self.refused.pop(what, None)
         self.best, self.result = candidate, result
         self.taken += 1
         return True
@@ -331,7 +340,7 @@ class _Search:
 
     def _without(self, name: str, reduction: Reduction, start: int, stop: int) -> bool:
         made = self._call_reduction(name, reduction.without, start, stop)
-        return made is not None and self._takes(self._candidates.with_call(self.best, made), name)
+        return self._takes(None if made is None else self._candidates.with_call(self.best, made), name)
 
     def _call_reduction(self, name: str, function: Callable[..., T], *places: int) -> T:
         """What a reduction says of the best call; one that fails is a mistake of its author."""

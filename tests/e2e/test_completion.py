@@ -41,6 +41,7 @@ def test_the_shell_asks_the_script():
         ("--settings none list --op voxel_", "plain,voxel_pooling_forward"),
         ("run my_cases/", "file,my_cases/"),
         ("ops masked_im", "plain,masked_im2col_forward"),
+        ("run ball_query:B=2,cen", "plain,ball_query:B=2,centres="),
     ],
 )
 def test_what_is_offered(offered, words, offers):

@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from mluops_gtest.catalog.selection import Session
+from mluops_gtest.core import operator_parts
+from mluops_gtest.core.buffers import bind_values
+from mluops_gtest.search.draws import Draws
 from tests.e2e.conftest import backends_in, only
 from tests.support.pick_root import GENERATOR, WRITTEN, write_pick_root
 
@@ -139,7 +143,51 @@ def test_an_operator_with_axes_alone_is_drawn_and_made_smaller(cli, pick_with_ax
     cli("run", corpus / kept["file"], *options).expect_code(1)
     small = cli("minimise", corpus / kept["file"], *options, "--out", tmp_path / "small.prototxt").expect_code(0)
     assert "columns 65" in small.out, "nothing smaller shows it"
+    assert "no fewer columns: the smaller call does not fail" in small.lines
     assert "131 elements" in small.out, "one row, one pick: fuzz has made it as small as it can be"
+
+
+def test_a_finding_can_be_typed_and_declared(cli, run, pick_with_axes, tmp_path):
+    corpus = tmp_path / "corpus"
+    options = ("--root", pick_with_axes, "--backend", f"{pick_with_axes / 'tail.py'}:tail", "--no-isolate")
+    found = cli("fuzz", *options, "--cases", 40, "--valid", "--corpus", corpus).expect_code(1)
+    (kept,) = json.loads((corpus / "corpus.json").read_text())["cases"]
+    (typed,) = [line.split() for line in found.lines if line.startswith("  as drawn: mluops-test run ")]
+    assert typed[4] == f"pick/{kept['words']}"
+    drawn = only(run(*typed[4:]).expect_code(1))
+    assert drawn["outcome"] == "failed"
+    declared = ("--promote", kept["file"], "--corpus", corpus, "--root", pick_with_axes)
+    *_, command = cli("fuzz", *declared).expect_code(0).lines
+    cli(*command.split()[1:]).expect_code(0)
+    promoted = only(run(command.split()[2], *options).expect_code(1))
+    assert [promoted[key] for key in ("causes", "worst")] == [drawn[key] for key in ("causes", "worst")]
+    assert "has a case" in cli("fuzz", *declared).expect_code(2).err
+
+
+def test_a_finding_that_no_words_make_cannot_be_declared(cli, pick_with_axes, tmp_path):
+    corpus = tmp_path / "corpus"
+    cli("fuzz", "--root", pick_with_axes, "--backend", f"{pick_with_axes / 'tail.py'}:tail", "--no-isolate",
+        "--cases", 40, "--corpus", corpus).expect_code(1)  # fmt: skip
+    index = json.loads((corpus / "corpus.json").read_text())
+    index["cases"][0]["words"] = ""
+    (corpus / "corpus.json").write_text(json.dumps(index))
+    declare = ("fuzz", "--corpus", corpus, "--root", pick_with_axes, "--promote")
+    cli(*declare, index["cases"][0]["file"]).expect_error(2, "no recipe makes this call: it has faults")
+    cli(*declare, "pick/other").expect_error(2, "Unknown case of")
+
+
+def test_only_valid_calls_are_drawn_of_operators_that_are_selected(cli, tmp_path):
+    corpus = tmp_path / "corpus"
+    options = ("--valid", "--cases", 12, "--corpus", corpus)
+    result = cli("fuzz", "-k", "voxel_pooling or three_nn", "--tag", "race", *options).expect_code(0)
+    assert [line.split()[0] for line in result.lines[1:-1]] == ["voxel_pooling_forward"]
+    operators = Session().catalogue.operators
+    name = "voxel_pooling_forward"
+    draws = Draws(operators[name], operators.part(name, operator_parts.SPACE), 0, valid=True)
+    drawn = [draws.draw(number) for number in range(12)]
+    assert not any(one.faults for one in drawn)
+    assert all(operators[name].answer(bind_values(one.case, operators[name])).status == 0 for one in drawn)
+    cli("fuzz", "-k", "no_such_word", *options).expect_error(5, "The selection matches no case")
 
 
 def test_an_operator_whose_recipes_take_no_axis_cannot_be_drawn(cli, pick_with_axes, tmp_path):

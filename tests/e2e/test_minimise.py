@@ -106,7 +106,7 @@ def test_a_refused_call_loses_its_second_mistake_and_its_dims(cli, tmp_path):
 
 def test_a_case_that_passes_has_nothing_to_minimise(cli):
     cli("minimise", CASE, "--backend", "numpy").expect_error(
-        5, f"{CASE} passes on numpy: there is nothing to minimise."
+        5, f"{CASE} passes on numpy (output_features: diff1 ", "pos_memo: diff3 0 ≤ 0): there is nothing to minimise."
     )
     assert not os.listdir()
 

@@ -164,6 +164,10 @@ def test_shards_need_one_seed(noisy, cli):
 def test_merge_refuses_parts_of_different_seeds(noisy, run, cli, tmp_path):
     parts = [run("--root", noisy, "--shard", f"{i}/2", "--reseed", seed).folder for i, seed in ((1, 7), (2, 8), (2, 7))]
     cli("merge", *parts[:2], "--out", tmp_path / "merged").expect_error(3, "its --reseed is 8, but the first has 7")
+    other = run("--all", "--root", noisy, "--shard", "2/2", "--reseed", 8).folder
+    cli("merge", parts[0], other, "--out", tmp_path / "merged").expect_error(
+        3, "its --reseed is 8, but the first has 7", "its selection.everything is True, but the first has False"
+    )
     assert cli("merge", parts[0], parts[2], "--out", tmp_path / "merged").code == 0
     assert json.loads((tmp_path / "merged" / "report.json").read_text())["selection"]["reseed"] == 7
 

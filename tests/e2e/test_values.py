@@ -39,7 +39,7 @@ class TestDiff:
     def test_the_worst_elements_come_first(self, cli, run):
         told = run(CASE, "--backend", wrong("RoundsAndOneWrong")).results[CASE]["worst"]
         result = cli("diff", CASE, "--backend", wrong("RoundsAndOneWrong"), "-n", 2).expect_code(1)
-        assert result.lines[0] == f"failed {CASE}"
+        assert result.lines[1] == f"failed {CASE}"
         head = next(at for at, line in enumerate(result.lines) if line.startswith("index"))
         assert result.lines[head].split() == ["index", "flat", "got", "expected", "error", "relative"]
         flat = told["compared"] // 2
@@ -50,6 +50,16 @@ class TestDiff:
         assert "pos_memo[2, 96, 3] int32: all elements are equal" in result.out
         assert "\x1b" not in result.out
         assert result.out.count("NaN or infinite") == 1
+
+    @pytest.mark.parametrize("mistake", ["AllZero", "Transposed"])
+    def test_it_begins_with_the_sentence_and_the_element_of_the_run(self, cli, run, mistake):
+        done = run(OTHER, "--backend", wrong(mistake)).expect_code(1)
+        sentence, worst = done.lines[done.lines.index("") + 1], done.results[OTHER]["worst"]
+        result = cli("diff", OTHER, "--backend", wrong(mistake), "-n", 1).expect_code(1)
+        assert result.lines[:2] == [sentence, f"failed {OTHER}"]
+        table = next(at for at, line in enumerate(result.lines) if line.startswith("index"))
+        assert result.lines[table - 1].startswith(f"{worst['output']}[")
+        assert result.lines[table + 1].startswith(f"[{', '.join(map(str, worst['index']))}]")
 
     def test_the_map_shows_where(self, cli):
         out = cli("diff", CASE, "--backend", wrong("WithNan")).out

@@ -105,6 +105,7 @@ def command(
     from mluops_gtest.cli.terminal import print_page, stdout
     from mluops_gtest.core.report import exit_code
     from mluops_gtest.running.options import RunOptions
+    from mluops_gtest.search.fuzz import headline_of
 
     if results is not None and stands_in_settings(ctx, "backend"):
         backend = None
@@ -113,7 +114,7 @@ def command(
             "diff needs either --backend, to run the case now, or --from, to use the outputs that a run kept, "
             "e.g. --backend my_kernels.py:backend or --from results."
         )
-    remark = ""
+    remark, recorded = "", None
     outputs: CaseOutputs | None
     if results is not None:
         from mluops_gtest.results.folder import read_done
@@ -136,6 +137,9 @@ def command(
         loaded = _load(session, request, case)
         result, outputs = _run_now(session, request, loaded)
     console = stdout()
+    explained = recorded or result
+    if outputs is not None and explained.explained:
+        echo(headline_of([explained], [explained], outputs.operator))
     print_page(console, _verdict_lines(result))
     if remark:
         echo(remark)
@@ -251,9 +255,9 @@ def _verdict_lines(result: "CaseResult") -> Iterator[str]:
 
 
 def _page(outputs: "CaseOutputs", number: int, width: int) -> "Iterator[Table | str]":
-    """Yields every output that is compared, in its order; below the last map what its signs mean."""
-    differing = False
-    for pair in outputs.pairs():
+    """Yields every compared output, that with the worst element first; below the last map what its signs mean."""
+    differing, worst = False, outputs.result.worst
+    for pair in sorted(outputs.pairs(), key=lambda pair: worst is not None and pair.tensor.id != worst.output):
         yield ""
         parts = list(_describe_output(pair, number, width - _MARGIN))
         differing = differing or len(parts) > 1
@@ -286,7 +290,7 @@ def _describe_output(pair: "OutputPair", number: int, width: int) -> "Iterator[T
     beyond = count_beyond(got, expected, dtype, threshold) if threshold else unequal
     yield f"{head}: {escape(format_share(beyond, unequal, bits_unequal, comparison.compared, equality=threshold == 0))}"
     table = table_of((("index",), LINE), (("flat", "got", "expected", "error", "relative"), RIGHT))
-    for element in worst_elements(got, expected, dtype, number):
+    for element in worst_elements(got, expected, dtype, number, comparison.worst):
         index = tuple(int(i) for i in np.unravel_index(element.flat, got.shape))
         values = [value_text(side[index], dtype) for side in (got, expected)]
         figures = [f"{element.error:.4g}", f"{element.scaled:.4g}"]

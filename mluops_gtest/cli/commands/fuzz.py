@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.base.text import pluralize
+from mluops_gtest.cli.echo import echo
 from mluops_gtest.cli.options import (
     cluster_options,
     flag_option,
+    keyword_option,
     operators_option,
     options_from,
     root_option,
     run_option,
     run_options,
+    tags_option,
     typed_options,
     value_option,
     worker_options,
@@ -26,6 +30,7 @@ from mluops_gtest.core.case import Query
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from mluops_gtest.catalog.selection import Session
     from mluops_gtest.search.fuzz import FuzzReport
 
 _MAX_BROKEN = 5
@@ -33,6 +38,9 @@ _MAX_BROKEN = 5
 
 @click.command("fuzz")
 @operators_option("Only this operator, e.g. --op ball_query (repeat it: all of them).")
+@tags_option("Only operators that have a declared case with this tag, e.g. --tag race (repeat it: any of them).")
+@keyword_option("Only operators with a declared case whose id or tags match, e.g. -k 'interpolate or voxel'.")
+@flag_option("--valid", "Draw valid calls alone, without faults that a check must refuse.")
 @value_option("--seconds S", click.FloatRange(0, min_open=True), "Draw for so long, e.g. --seconds 600.  [default: 60]")
 @value_option("--cases N", click.IntRange(0), "Draw so many cases per operator, e.g. --cases 2000.")
 @value_option(
@@ -47,6 +55,11 @@ _MAX_BROKEN = 5
     "Folder for the cases that fail; they are run first the next time, e.g. --corpus corpus.",
     default=Path("mluops-corpus"),
 )
+@value_option(
+    "--promote NAME",
+    None,
+    "Draw nothing: declare the call behind this file of the corpus as a case, e.g. --promote ball_query/failed-….",
+)
 @run_option(
     "stress",
     "Look for races: repeat each draw N times in workers with different numbers of threads, e.g. --stress 5x.",
@@ -58,7 +71,7 @@ _MAX_BROKEN = 5
 @flag_option("-q --quiet", "Print only what is found and the closing lines.")
 @root_option
 @click.pass_context
-def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) -> int:
+def command(ctx: click.Context, /, corpus: Path, quiet: bool, promote: str | None, **options: Any) -> int:
     """Draw calls that nobody declared, and keep what fails.
 
     Calls come from the parameter space that each operator declares: valid, just valid, just invalid, wrong in two ways,
@@ -73,6 +86,8 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
       mluops-test fuzz --backend c:./libk.so --guard-pages           also find reads outside a buffer
       mluops-test fuzz --backend c:./libk.so --stress 5x             each draw five times, with changing threads
       mluops-test fuzz --backend c:./libk.so --corpus corpus         go on where the last run stopped, old failures first
+      mluops-test fuzz --backend c:./libk.so --valid -k voxel        valid calls of the operators with voxels
+      mluops-test fuzz --promote ball_query/failed-values-idx-2a923d --root .   make a finding a declared case
       mluops-test fuzz --backend mlu --cluster tcp://node1:8786      on many machines: mluops-test docs many-machines
     """  # noqa: E501 - a line of the help page
     from mluops_gtest.catalog.selection import Session
@@ -81,7 +96,9 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
     from mluops_gtest.running.plan import refuse
     from mluops_gtest.search.fuzz import SECONDS, FuzzRequest, fuzz_exit_code, run_fuzz
 
-    drawn = {name: options.pop(name) for name in ("operators", "seconds", "cases", "seed")}
+    if promote is not None:
+        return _promote(Session(options["roots"]), corpus, promote)
+    drawn = {name: options.pop(name) for name in ("operators", "tags", "keyword", "valid", "seconds", "cases", "seed")}
     if drawn["seconds"] is None and drawn["cases"] is None:
         drawn["seconds"] = SECONDS
     run = options_from(ctx, Query(), options, elementwise=True)
@@ -100,6 +117,17 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
     return int(fuzz_exit_code(report))
 
 
+def _promote(session: "Session", corpus: Path, name: str) -> int:
+    """Declares the call of a finding, and says what is to be done next."""
+    from mluops_gtest.catalog.root import root_words
+    from mluops_gtest.search.corpus import Corpus, promote
+
+    case, path = promote(Corpus(corpus, session.catalogue.operators).entry(name), session.catalogue)
+    command = shlex.join(["mluops-test", "generate", case, *root_words(session.roots)])
+    echo(f"{case} is declared at the end of {path}; shorten its doc, then make it:\n{command}")
+    return int(ExitCode.OK)
+
+
 def _page(report: "FuzzReport", repro: tuple[str, ...], folder: Path) -> "Iterator[Table | str]":
     """A table of the operators, every cause with its file, and how to see it again by the options `repro`."""
     from mluops_gtest.core.cause import format_reason
@@ -112,6 +140,9 @@ def _page(report: "FuzzReport", repro: tuple[str, ...], folder: Path) -> "Iterat
         dims = ", ".join(f"{tensor.id} {list(tensor.dims)}" for tensor in finding.result.info.tensors)
         yield f"  {escape(f'{finding.result.reason}  ({dims})')}"
         yield f"  {escape(shlex.join(['mluops-test', 'run', str(finding.file), *repro]))}"
+        if finding.words:
+            words = f"{finding.operator}/{finding.words}"
+            yield f"  as drawn: {escape(shlex.join(['mluops-test', 'run', words, *repro]))}"
     still = [(file, result) for file, result in report.corpus if is_failure(result)]
     for file, result in still:
         yield f"[bold red]still fails[/]  {escape(str(file))}  {escape(result.reason)}"

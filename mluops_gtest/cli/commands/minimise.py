@@ -115,10 +115,12 @@ def command(
     operators = session.catalogue.operators
     reductions = operators.part(operator.name, REDUCTIONS)
     write_case(replace(smallest.case, id=target.stem), operator, target, Schema.of(operators.values()), readable=True)
+    # Nothing changed, so that the words of the call say it exactly.
+    as_typed = smallest.is_unchanged and chosen.draft is not None and chosen.draft.is_typed
     lines = [
         *_describe_search(smallest, confirmed, operator, has_reductions=bool(reductions)),
         f"case:  {target}",
-        f"repro: {shlex.join(['mluops-test', 'run', str(target), *request.repro_options()])}",
+        f"repro: {shlex.join(['mluops-test', 'run', case if as_typed else str(target), *request.repro_options()])}",
     ]
     if form is not None:
         path = target.with_suffix(form.suffix)
@@ -169,7 +171,8 @@ def _report_passing(result: "CaseResult", backend: str) -> ExitCode:
     from mluops_gtest.core.outcome import Outcome
 
     if result.outcome is Outcome.PASSED:
-        echo_error(f"{result.case} passes on {backend}: there is nothing to minimise.")
+        met = ", ".join(f"{one.output}: {one.criterion} {one.value:.4g} ≤ {one.threshold:g}" for one in result.readings)
+        echo_error(f"{result.case} passes on {backend} ({met or 'its status is right'}): there is nothing to minimise.")
         return ExitCode.EMPTY
     echo_error(f"{result.case} on {backend}: {result.outcome.words['en']}: {result.reason}")
     if result.bug:
@@ -185,9 +188,7 @@ def _describe_search(
     smallest: "Minimised", confirmed: "CaseResult", operator: "Operator", *, has_reductions: bool
 ) -> Iterator[str]:
     """Yields what became smaller, how it fails, and what the search could not do."""
-    from mluops_gtest.core.readings import format_headline
-    from mluops_gtest.judging.groups import cause_groups
-    from mluops_gtest.running.run import shapes_of
+    from mluops_gtest.search.fuzz import headline_of
     from mluops_gtest.search.minimise import FailureCause, what_shrank
 
     before, after = smallest.elements
@@ -200,10 +201,11 @@ def _describe_search(
         yield f"{before} → {after} elements in {calls} calls."
     yield f"{what_shrank(smallest)}; fails with: {result.outcome.words['en']}: {result.reason}"
     if confirmed.explained:
-        shapes = shapes_of({operator.name: operator}, {confirmed.operator})
-        headlines = (group.headline for group in cause_groups([confirmed], [confirmed], shapes))
-        yield from (format_headline(headline) for headline in headlines if headline is not None)
+        yield headline_of([confirmed], [confirmed], operator)
     if not smallest.interrupted:
+        for name, (_, left) in smallest.sizes.items():
+            if left > 1 and smallest.finished and name in smallest.refused:
+                yield f"no fewer {name}: {smallest.refused[name]}"
         if not FailureCause.of(result).is_also_of(confirmed):
             yield (
                 "Asked once more, the case did not fail so: the failure does not come every time. "

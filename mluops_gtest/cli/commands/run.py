@@ -100,9 +100,9 @@ def command(
 ) -> int:
     """Run cases on a backend and judge the results.
 
-    SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
-    selection the default set runs: every declared case except those tagged network, race,
-    heavy, undefined or subnormal.
+    SELECT is a case id, an operator, a glob over ids, a case file, a folder of case files, or a call of
+    your own. Without any selection the default set runs: every declared case except those tagged network,
+    race, heavy, undefined or subnormal.
 
     Examples:
       mluops-test run                                     the default set on numpy
@@ -110,6 +110,7 @@ def command(
       mluops-test run masked_im2col_forward -x            one operator, stop at the first failure
       mluops-test run masked_im2col_forward/edge_top_float -v
       mluops-test run 'get_indice_pairs/subm_*' --repeat 5
+      mluops-test run ball_query:B=2,M=1,N=2,dtype=half   a shape of your own; a wrong name lists those that there are
       mluops-test run my_cases/ --backend my_kernels.py:backend --out results
       mluops-test run --backend c:./libmykernels.so -j 2 --timeout 20
       mluops-test run --backend c:./libmykernels.so --guard-pages     also find reads outside a buffer
@@ -153,6 +154,9 @@ def command(
         if not plan.cases:
             echo("This shard has no cases.")
             return int(ExitCode.OK)
+        for draft in (case.draft for case in plan.cases if case.draft is not None and case.draft.is_typed):
+            expected = draft.expect.check and f"  (the check {draft.expect.check} answers {draft.expect.status.name})"
+            echo(f"{draft.id}{expected or ''}")
         with _new_folder(options) as folder:
             check_reports(options.reports, folder.path)
             return int(_execute(plan, folder, verbosity, durations, opener_here(fork_server)))

@@ -81,8 +81,9 @@ SIGNATURES = {
     " judge_here: bool = False, reports: Mapping[Literal['html', 'markdown', 'junit', 'ctrf'], str | Path] | None"
     " = None, settings: str | Path | None = None, out: str | Path | None = None, overwrite: bool = False, "
     "on_result: Callable[[CaseResult], None] | None = None) -> RunReport",
-    "fuzz": "(*operators: str, backend: str, seconds: float | None = None, cases: int | None = None, seed: int | "
-    "None = None, corpus: str | Path = 'mluops-corpus', stress: str | None = None, roots: Sequence[str] = "
+    "fuzz": "(*operators: str, backend: str, tags: Sequence[str] = (), keyword: str = '', valid: bool = False, "
+    "seconds: float | None = None, cases: int | None = None, seed: int | None "
+    "= None, corpus: str | Path = 'mluops-corpus', stress: str | None = None, roots: Sequence[str] = "
     "('builtin',), runtime: str | None = None, serve: bool = False, isolate: bool | None = None, jobs: int = 1, "
     "devices: Sequence[int] = (), timeout: float | None = None, memory_limit: int | None = None, fresh_workers: bool = "
     "False, guard_pages: bool = False, cluster: str | None = None, ship: Sequence[str] = (), settings: str | Path"
