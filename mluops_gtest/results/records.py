@@ -187,14 +187,14 @@ def _open_twin(kind: type[Any], **other: tuple[Any, Any]) -> Any:
 
 # As lines have it: statuses go by name, a reason stands beside its causes, and an infinite ratio is a word.
 _ElementLine: Final = _open_twin(ElementReading, ratio=(float | Literal["inf"], field()))
-_ResultLine: Final = _open_twin(
+ResultLine: Final = _open_twin(
     CaseResult,
     elements=(tuple[_ElementLine, ...], ()),  # type: ignore[valid-type]
     status=(str | None, None),
     expected_status=(str | None, None),
     reason=(str, ""),
 )
-_DECODER: Final = msgspec.json.Decoder(_ResultLine)
+_DECODER: Final = msgspec.json.Decoder(ResultLine)
 _ELEMENT_FIELDS: Final = attrgetter(*ElementReading.__struct_fields__)
 _RESULT_FIELDS: Final = attrgetter(*CaseResult.__struct_fields__)
 _STATUSES_BY_NAME: Final[dict[str | None, Status | None]] = {None: None, **{status.name: status for status in Status}}

@@ -12,6 +12,7 @@ from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.options import (
     cluster_options,
     flag_option,
+    json_option,
     operators_option,
     options_from,
     root_option,
@@ -56,9 +57,10 @@ _MAX_BROKEN = 5
 @worker_options
 @cluster_options
 @flag_option("-q --quiet", "Print only what is found and the closing lines.")
+@json_option()
 @root_option
 @click.pass_context
-def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) -> int:
+def command(ctx: click.Context, /, corpus: Path, quiet: bool, form: str, **options: Any) -> int:
     """Draw calls that nobody declared, and keep what fails.
 
     Calls come from the parameter space that each operator declares: valid, just valid, just invalid, wrong in two ways,
@@ -73,6 +75,7 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
       mluops-test fuzz --backend c:./libk.so --guard-pages           also find reads outside a buffer
       mluops-test fuzz --backend c:./libk.so --stress 5x             each draw five times, with changing threads
       mluops-test fuzz --backend c:./libk.so --corpus corpus         go on where the last run stopped, old failures first
+      mluops-test fuzz --backend c:./libk.so --format json           for programs
       mluops-test fuzz --backend mlu --cluster tcp://node1:8786      on many machines, see docs/how-to/many-machines.md
     """  # noqa: E501 - a line of the help page
     from mluops_gtest.catalog.selection import Session
@@ -96,7 +99,13 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, **options: Any) ->
             from mluops_gtest.cluster.session import fuzz_on_cluster
 
             report = fuzz_on_cluster(request, session, progress.start, progress, echo_error)
-    print_page(stdout(), _page(report, run.repro_options(), corpus))
+    if form == "json":
+        from mluops_gtest.cli.echo import print_json
+        from mluops_gtest.documents import to_json
+
+        print_json(to_json(report))
+    else:
+        print_page(stdout(), _page(report, run.repro_options(), corpus))
     return int(fuzz_exit_code(report))
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import datetime
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from mluops_gtest.base.errors import ExitCode, HarnessError, UsageError
 from mluops_gtest.cli.options import (
     flag_option,
+    json_option,
     options_from,
     run_options,
     selection_options,
@@ -21,6 +22,7 @@ from mluops_gtest.cli.options import (
     value_option,
 )
 from mluops_gtest.core.case import LARGEST_RESEED, NAMED_TAGS, Query
+from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,8 +38,10 @@ if TYPE_CHECKING:
     from mluops_gtest.running.plan import RunPlan
     from mluops_gtest.running.session import FinishedRun, OpenBackend, Opener
 
+# Gets the report while its files are open, the exit code, the folder and what could not be written; returns the code.
+Tell = Callable[..., int]
 # Options allowed beside --resume: they change what is printed or where it runs, not what is run.
-_BESIDE_RESUME = {"resume", "quiet", "verbose", "cluster"}
+_BESIDE_RESUME = {"resume", "quiet", "verbose", "cluster", "form"}
 _MAX_ROWS = 60
 _ABSENT = "–"
 
@@ -53,9 +57,12 @@ _ABSENT = "–"
 @run_options("cluster", "labels")
 @flag_option("-q --quiet", "Print only the closing lines.")
 @flag_option("-v --verbose", "Print a line per case, and what the backend printed.")
+@json_option(words="What to print, e.g. --format json: one object; all else goes to stderr.")
 @run_options("strict", "allow_outside_paths")
 @click.pass_context
-def command(ctx: click.Context, /, query: Query, resume: Path | None, quiet: bool, verbose: bool, **given: Any) -> int:
+def command(
+    ctx: click.Context, /, query: Query, resume: Path | None, quiet: bool, verbose: bool, form: str, **given: Any
+) -> int:
     """Run cases on a backend and judge the results.
 
     SELECT is a case id, an operator, a glob over ids, a case file or a folder of case files. Without any
@@ -84,7 +91,17 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, quiet: boo
       mluops-test run --failed results --out again        what did not pass there, the smallest case first
       mluops-test run --resume results                    go on after a crash, Ctrl-C or a full disk
       mluops-test run --out results --overwrite           the same folder again
+      mluops-test run ball_query -x --format json         for programs: the summary and the causes of failures
     """
+
+    def tell(report: "RunReport", code: ExitCode, folder: Path | None = None, errors: Sequence[str] = ()) -> int:
+        if form == "json":
+            from mluops_gtest.cli.echo import print_json
+            from mluops_gtest.documents import to_json
+
+            print_json(to_json(report, exit_code=code, folder=str(folder or ""), errors=errors))
+        return int(code)
+
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo, echo_error
     from mluops_gtest.running.options import OPTIONS
@@ -95,7 +112,7 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, quiet: boo
     verbosity = -1 if quiet else int(verbose)
     if resume is not None:
         _refuse_beside_resume(ctx)
-        return _resume(resume, verbosity, given["cluster"])
+        return _resume(resume, verbosity, given["cluster"], tell)
     given["reseed"] = _seed(given["reseed"], given["shard"])
     options = options_from(ctx, query, given)
     # Defaults that do not fit are left out; the same options, typed, are refused.
@@ -109,11 +126,13 @@ def command(ctx: click.Context, /, query: Query, resume: Path | None, quiet: boo
 
         plan = plan_run(options, Session(options.roots), lambda words: echo_error(f"warning: {words}"))
         if not plan.cases:
+            from mluops_gtest.core.report import RunReport
+
             echo("This shard has no cases.")
-            return int(ExitCode.OK)
+            return tell(RunReport(__version__, {}, {}, {}, "", 0.0, ()), ExitCode.OK)
         with _new_folder(options) as folder:
             check_reports(options.reports, folder.path)
-            return int(_execute(plan, folder, verbosity, opener_here(fork_server)))
+            return _execute(plan, folder, verbosity, opener_here(fork_server), tell)
 
 
 def _seed(reseed: int | str | None, shard: str | None) -> int | None:
@@ -139,7 +158,7 @@ def _refuse_beside_resume(ctx: click.Context) -> None:
         raise UsageError(f"--resume reads all options from the folder's run.json; leave out {', '.join(given)}.")
 
 
-def _resume(path: Path, verbosity: int, cluster: str | None) -> int:
+def _resume(path: Path, verbosity: int, cluster: str | None, tell: "Tell") -> int:
     from mluops_gtest.base.typed_files import convert
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo
@@ -158,12 +177,12 @@ def _resume(path: Path, verbosity: int, cluster: str | None) -> int:
             report = read_report(path)
             if not report.interrupted:
                 echo(f"{path}: the run is finished; nothing is left to run.")
-                return int(report.exit_code)
+                return tell(report, report.exit_code, path)
         session = Session(options.roots)
         check_reports(options.reports, path)
         cases = session.select(Query(planned.cases)).cases if planned.cases else ()
         plan = RunPlan(options, session, cases, planned.left_out, done=read_done(path))
-        return int(_execute(plan, folder, verbosity, opener_here()))
+        return _execute(plan, folder, verbosity, opener_here(), tell)
 
 
 def _new_folder(options: "RunOptions") -> "ResultsFolder":
@@ -176,7 +195,7 @@ def _new_folder(options: "RunOptions") -> "ResultsFolder":
     return ResultsFolder.new(Path(options.out), overwrite=options.overwrite, advice=advice)
 
 
-def _execute(plan: "RunPlan", folder: "ResultsFolder", verbosity: int, open_backend: "Opener") -> ExitCode:
+def _execute(plan: "RunPlan", folder: "ResultsFolder", verbosity: int, open_backend: "Opener", tell: "Tell") -> int:
     """Run the planned cases into the folder, and print what comes of them."""
     from mluops_gtest.backends.registry import is_native
     from mluops_gtest.cli.echo import echo, echo_error, one_interrupt
@@ -198,7 +217,9 @@ def _execute(plan: "RunPlan", folder: "ResultsFolder", verbosity: int, open_back
     with contextlib.ExitStack() as files:
         with one_interrupt(), contextlib.closing(progress):
             finished = files.enter_context(run_session(plan, source, open_backend, listeners, folder))
-        code = _print_end(finished, options, folder, reporter, verbosity)
+        errors: list[str] = []
+        code = _print_end(finished, options, folder, reporter, verbosity, errors)
+        answer = tell(finished.report, code, folder.path, errors)
     if finished.report.interrupted:
         echo(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
     # A user who selected cases knows that the rest is left out.
@@ -207,7 +228,7 @@ def _execute(plan: "RunPlan", folder: "ResultsFolder", verbosity: int, open_back
             f"{plan.left_out} declared cases were not selected; --all selects all except those tagged "
             f"{', '.join(NAMED_TAGS)}; --tag network the network scales."
         )
-    return code
+    return answer
 
 
 def _opener_on_cluster(listeners: "list[Listener]", progress: "RunProgress") -> "Opener":
@@ -238,8 +259,10 @@ def _print_end(
     folder: "ResultsFolder",
     reporter: "TerminalReporter",
     verbosity: int,
+    errors: list[str],
 ) -> ExitCode:
-    """Print the summary and write the reports that were asked for; the exit code with all that could not be written."""
+    """Print the summary and write the reports that were asked for; the exit code with all that could not be written,
+    which `errors` then has."""
     from mluops_gtest.cli.echo import echo, echo_error
     from mluops_gtest.cli.terminal import stdout
     from mluops_gtest.results.reports.files import write_reports
@@ -250,6 +273,7 @@ def _print_end(
         nonlocal code
         for trouble in troubles:
             echo_error(f"error: {trouble}")
+            errors.append(str(trouble))
             code = ExitCode.worst([trouble.exit_code, code])
 
     complain_of(finished.troubles)
