@@ -27,29 +27,16 @@ from mluops_gtest.search.mutants import Score, Trial
 
 _CAUSES: Final = list_of(CauseSummary)
 # `results` is the folder, empty where there is none; `errors` are what could not be written.
-RUN: Final = document_of(
-    "run",
-    RunReport,
-    "tool_version backend environment selection started seconds timing interrupted labels summary exit_code cases:int "
-    "results=folder:str errors:list[str]",
-    causes=_CAUSES,
-)
+_HEAD: Final = "tool_version backend environment selection started seconds timing interrupted labels summary exit_code"
+RUN: Final = document_of("run", RunReport, f"{_HEAD} cases:int results=folder:str errors:list[str]", causes=_CAUSES)
 EXPLAIN: Final = document_of("explain", None, "cases:int", causes=_CAUSES)
+_OUTPUTS: Final = list_of(OutputDifference)
 # `recorded` is what the run itself said of the case where its saved outputs are now judged otherwise.
-DIFF: Final = document_of(
-    "diff",
-    None,
-    "saved:list[str]",
-    result=ResultRecord,
-    recorded=ResultRecord | None,
-    outputs=list_of(OutputDifference),
-)
-MINIMISE: Final = document_of(
-    "minimise",
-    Minimised,
-    "case:str fails calls sizes elements finished interrupted is_unchanged file:str repro:str standalone:str",
-    result=ResultRecord,
-)
+_BESIDE: Final = {"result": ResultRecord, "recorded": ResultRecord | None}
+DIFF: Final = document_of("diff", None, "saved:list[str]", outputs=_OUTPUTS, **_BESIDE)
+_SEARCH: Final = "fails calls sizes elements finished interrupted is_unchanged"
+_NAMES: Final = "case:str file:str repro:str standalone:str"
+MINIMISE: Final = document_of("minimise", Minimised, f"{_SEARCH} {_NAMES}", result=ResultRecord)
 _TARGET: Final = shape_of(
     "FuzzedOperatorRecord", FuzzedOperator, "operator:str backend seed:int draws=done pairs_seen:int pairs:int"
 )
@@ -66,57 +53,41 @@ FUZZ: Final = document_of(
 DOCTOR: Final = document_of(
     "doctor", None, "backend:str installation:dict[str,str] problems:int", promises=list_of(Diagnosis)
 )
-# Figures are of the finite values, `zero` and `nonfinite` shares of all.
-_TENSOR: Final = shape_of(
-    "ShownTensor",
-    TensorDesc,
-    "id:str dtype layout dims strides min:float|None max:float|None mean:float|None zero:float|None "
-    "nonfinite:float|None",
-)
-_CRITERION: Final = shape_of("ShownCriterion", None, "output:str criterion:str threshold:float")
+# Figures are of the finite values, `zero` and `nonfinite` shares of all; null where there are none.
+_FIGURES: Final = " ".join(f"{name}:float|None" for name in ("min", "max", "mean", "zero", "nonfinite"))
+_TENSORS: Final = list_of(shape_of("ShownTensor", TensorDesc, f"id:str dtype layout dims strides {_FIGURES}"))
+_CRITERIA: Final = list_of(shape_of("ShownCriterion", None, "output:str criterion:str threshold:float"))
 SHOW: Final = document_of(
     "show",
     Case,
     "id operator supported:bool tags doc note:str notices=notes params:dict expect:dict stored=baseline_stored "
     "reseeded repro:str",
-    inputs=list_of(_TENSOR),
-    outputs=list_of(_TENSOR),
-    criteria=list_of(_CRITERION),
+    **dict.fromkeys(("inputs", "outputs"), _TENSORS) | {"criteria": _CRITERIA},
 )
-_RUN: Final = shape_of("HistoryRun", Run, "started backend machine tool_version seconds counts labels commit")
+_RUNS: Final = list_of(shape_of("HistoryRun", Run, "started backend machine tool_version seconds counts labels commit"))
 # `first` and `last` are places in the list of runs.
-_CAUSE: Final = shape_of("HistoryCause", CauseTrend, "mark headline counts first last")
-HISTORY: Final = document_of("history", None, runs=list_of(_RUN), cases=list_of(HISTORY_CASE), causes=list_of(_CAUSE))
+_TRENDS: Final = list_of(shape_of("HistoryCause", CauseTrend, "mark headline counts first last"))
+HISTORY: Final = document_of("history", None, runs=_RUNS, cases=list_of(HISTORY_CASE), causes=_TRENDS)
 _VERDICT: Final = Literal["verified", "differs", "skipped"]
-_VERIFIED: Final = shape_of("VerifiedCase", None, "case:str reasons:list[str]", verdict=_VERDICT)
-VERIFY: Final = document_of("verify", None, "verified:int differing:int skipped:int", cases=list_of(_VERIFIED))
-_INPUT: Final = shape_of("InputRecord", TensorSpec, "id shape dtypes layouts=own_layouts optional")
-_OUTPUT: Final = shape_of("OutputRecord", OutputSpec, "id shape dtypes layouts=own_layouts criteria:str")
-_PARAM: Final = shape_of("ParamRecord", ParamField, "name type result", default=Any)
-_CHECK: Final = shape_of("CheckRecord", Check, "name message doc subsumed", status=Text)
+_VERIFIED: Final = list_of(shape_of("VerifiedCase", None, "case:str reasons:list[str]", verdict=_VERDICT))
+VERIFY: Final = document_of("verify", None, "verified:int differing:int skipped:int", cases=_VERIFIED)
 _OPERATOR: Final = shape_of(
     "OperatorRecord",
     Operator,
     "name released_name summary cases:int functions:list[str] recipes:list[str]",
-    inputs=list_of(_INPUT),
-    outputs=list_of(_OUTPUT),
-    params=list_of(_PARAM),
-    checks=list_of(_CHECK),
+    inputs=list_of(shape_of("InputRecord", TensorSpec, "id shape dtypes layouts=own_layouts optional")),
+    outputs=list_of(shape_of("OutputRecord", OutputSpec, "id shape dtypes layouts=own_layouts criteria:str")),
+    params=list_of(shape_of("ParamRecord", ParamField, "name type result", default=Any)),
+    checks=list_of(shape_of("CheckRecord", Check, "name message doc subsumed", status=Text)),
     queries=map_of(shape_of("QueryRecord", QueryChecks, "checks=names silent")),
 )
 OPS: Final = document_of("ops", None, operators=list_of(_OPERATOR))
-_FINDING: Final = shape_of("RuleFinding", Problem, "rule:str operator:str place message remedy is_note")
-AUDIT_OPERATORS: Final = document_of(
-    "audit_operators", None, "operators:list[str] seeds:int", findings=list_of(_FINDING)
-)
+_FINDINGS: Final = list_of(shape_of("RuleFinding", Problem, "rule:str operator:str place message remedy is_note"))
+AUDIT_OPERATORS: Final = document_of("audit_operators", None, "operators:list[str] seeds:int", findings=_FINDINGS)
 _SCORES: Final = map_of(shape_of("MutantScore", Score, "tried caught by_one_alone:int|None"))
+_TRIED: Final = {"score": _SCORES, "operators": map_of(_SCORES), "trials": list_of(Trial)}
 AUDIT_MUTANTS: Final = document_of(
-    "audit_mutants",
-    None,
-    "first_kill:bool not_tried:list[tuple[str,str]]",
-    score=_SCORES,
-    operators=map_of(_SCORES),
-    trials=list_of(Trial),
+    "audit_mutants", None, "first_kill:bool not_tried=untried:list[tuple[str,str]]", **_TRIED
 )
 _FAULT: Final = shape_of(
     "FaultCounts", FaultRow, "cases by_criteria by_elementwise told families:dict[str,int] told_in:dict[str,int]"
@@ -154,22 +125,14 @@ def history_to_json(
 
 
 def _fuzz_to_json(report: FuzzReport) -> dict[str, Any]:
-    targets = [
-        Overlay(
-            target,
-            operator=target.operator.name,
-            seed=target.draws.seed,
-            pairs_seen=len(target.coverage.seen),
-            pairs=target.draws.features.total,
-        )
-        for target in report.targets
-    ]
-    return fill(
-        FUZZ,
-        report,
-        exit_code=fuzz_exit_code(report),
-        operators=targets,
-        findings=[Overlay(finding, headline=headline) for finding, headline in report.findings],
-        corpus=[{"file": file, "result": result} for file, result in report.corpus],
-        lost="" if report.lost is None else format_reason((report.lost,)),
-    )
+    targets = []
+    for one in report.targets:
+        pairs = {"pairs_seen": len(one.coverage.seen), "pairs": one.draws.features.total}
+        targets.append(Overlay(one, operator=one.operator.name, seed=one.draws.seed, **pairs))
+    found = {
+        "operators": targets,
+        "findings": [Overlay(finding, headline=headline) for finding, headline in report.findings],
+        "corpus": [{"file": file, "result": result} for file, result in report.corpus],
+    }
+    lost = "" if report.lost is None else format_reason((report.lost,))
+    return fill(FUZZ, report, exit_code=fuzz_exit_code(report), lost=lost, **found)

@@ -40,10 +40,6 @@ class Diagnosis(Value):
     verdict: Verdict
     detail: str
 
-    @property
-    def is_problem(self) -> bool:
-        return self.verdict is Verdict.PROBLEM
-
 
 class _Run(Value):
     """A case with what came out."""

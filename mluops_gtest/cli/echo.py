@@ -40,10 +40,7 @@ def print_json(document: Any) -> None:
     import json
 
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
-    if _later is None:
-        echo(text)
-    else:
-        _later.append(text)
+    (echo if _later is None else _later.append)(text)
 
 
 @contextlib.contextmanager

@@ -247,8 +247,8 @@ def _show_warning(
 
 def _wants_json(arguments: list[str] | None) -> bool:
     """`--format json` is among the arguments, be the rest as wrong as it may."""
-    words = " ".join(sys.argv[1:] if arguments is None else arguments)
-    return f"{words} ".replace("--format=", "--format ").find("--format json ") >= 0
+    words = " ".join(["", *(sys.argv[1:] if arguments is None else arguments), ""])
+    return " --format json " in words.replace("--format=", "--format ")
 
 
 def _complain(arguments: list[str] | None, words: str, code: ExitCode) -> int:

@@ -74,11 +74,6 @@ def with_words(value: Any) -> Any:
     return {key: with_words(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def fields_to_json(value: Any, *names: str) -> dict[str, Any]:
-    """These fields or properties of a value as plain JSON values."""
-    return {name: with_words(msgspec.to_builtins(getattr(value, name))) for name in names}
-
-
 def share_of_threshold(value: float, threshold: float) -> float:
     """A reading as a multiple of its threshold, of which 0 allows only 0; infinite where it is no number."""
     if math.isfinite(value) and (threshold > 0 or value <= 0):

@@ -220,15 +220,14 @@ class OutputPair(Value):
         name, dims, dtype = self.tensor.id, self.tensor.desc.dims, self.tensor.desc.dtype
         comparison = compare(got, expected, dtype, [criterion.kind for criterion in self.criteria])
         profile = profile_of(name, got, expected, dtype, cells)
-        threshold = allowed_error(self.criteria)
-        beyond, elements = comparison.unequal, []
-        if profile is not None:
-            beyond = count_beyond(got, expected, dtype, threshold) if threshold else beyond
-            for one in worst_elements(got, expected, dtype, number):
-                index = tuple(map(int, np.unravel_index(one.flat, got.shape)))
-                values = value_text(got[index], dtype), value_text(expected[index], dtype)
-                elements.append(ElementDifference(index, one.flat, *values, one.error, one.scaled))
-        counts = comparison.compared, comparison.unequal, comparison.bits_unequal, beyond
+        threshold, unequal = allowed_error(self.criteria), comparison.unequal
+        beyond = count_beyond(got, expected, dtype, threshold) if profile is not None and threshold else unequal
+        elements = []
+        for one in () if profile is None else worst_elements(got, expected, dtype, number):
+            index = tuple(map(int, np.unravel_index(one.flat, got.shape)))
+            values = value_text(got[index], dtype), value_text(expected[index], dtype)
+            elements.append(ElementDifference(index, one.flat, *values, one.error, one.scaled))
+        counts = comparison.compared, unequal, comparison.bits_unequal, beyond
         rows = len(got) if got.shape != dims else None
         return OutputDifference(name, dims, dtype, rows, *counts, threshold, tuple(elements), profile)
 

@@ -7,23 +7,17 @@ no shape is refused, so that no document can differ from its schema. docs/refere
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from functools import cached_property
 from inspect import get_annotations
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from mluops_gtest.core.result import CaseResult
 from mluops_gtest.results.records import result_to_json, with_words
 
-# The version of all documents: a key that goes, or means something else, makes it 2; a further key does not.
-VERSION: Final = 1
-
 
 class Text(str):
     """What is written as text: a path, a number of a table by its name."""
-
-    __slots__ = ()
 
 
 class ResultRecord(dict[str, Any]):
@@ -55,7 +49,8 @@ def shape_of(title: str, source: type | None, words: str = "", /, **others: Shap
 def document_of(kind: str, source: type | None, words: str = "", /, **others: Shape) -> Shape:
     """The shape of what a command prints with --format json: it has its kind and its version."""
     title = f"{kind.title().replace('_', '')}Document"
-    fields = [("format", Literal[VERSION]), *_fields(source, words, others)]
+    # The version: a key that goes, or means something else, makes it 2; a further key does not.
+    fields = [("format", Literal[1]), *_fields(source, words, others)]
     return msgspec.defstruct(title, fields, tag_field="kind", tag=kind, kw_only=True)
 
 
@@ -84,9 +79,8 @@ def _hint(source: type | None, name: str) -> Any:
     for kind in source.__mro__ if source is not None else ():
         member = vars(kind).get(name)
         hint = get_annotations(kind).get(name)
-        if isinstance(member, property | cached_property):
-            function = member.fget if isinstance(member, property) else member.func
-            hint = get_annotations(function)["return"] if function is not None else None
+        if isinstance(member, property) and member.fget is not None:
+            hint = get_annotations(member.fget)["return"]
         if hint is not None:
             return eval(hint, vars(sys.modules[kind.__module__])) if isinstance(hint, str) else hint
     raise AttributeError(f"{source} has no {name!r}")
@@ -94,8 +88,8 @@ def _hint(source: type | None, name: str) -> Any:
 
 def fill(shape: Shape, value: object = None, /, **more: Any) -> dict[str, Any]:
     """The value in that shape as plain JSON values; NaN and infinities are words."""
-    filled = msgspec.convert(Overlay(value, format=VERSION, **more), shape, from_attributes=True, dec_hook=_represent)
-    record: dict[str, Any] = with_words(msgspec.to_builtins(filled, enc_hook=_plain))
+    filled = msgspec.convert(Overlay(value, format=1, **more), shape, from_attributes=True, dec_hook=_represent)
+    record: dict[str, Any] = with_words(msgspec.to_builtins(filled, enc_hook=lambda own: type(own).mro()[1](own)))
     return record
 
 
@@ -105,7 +99,3 @@ def _represent(kind: type, value: Any) -> Any:
     if kind is Text:
         return Text(value.name if isinstance(value, Enum) else value)
     raise NotImplementedError(kind)
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Text) else dict(value)

@@ -94,14 +94,7 @@ class MutantsPage(Value):
         from mluops_gtest.results.shapes import fill
 
         by_name = {name: scores(name) for name in self.operators}
-        return fill(
-            AUDIT_MUTANTS,
-            first_kill=self.first_kill,
-            score=scores(),
-            operators=by_name,
-            not_tried=self.untried,
-            trials=self.trials,
-        )
+        return fill(AUDIT_MUTANTS, self, score=scores(), operators=by_name)
 
     def _rows(self) -> Iterator[Sequence[str]]:
         yield _COLUMNS
@@ -171,7 +164,7 @@ class OutputsPage(Value):
             one.operator: Overlay(one, alone={} if self.first_catch else one.alone, faults=one.rows)
             for one in self.measured
         }
-        return fill(AUDIT_OUTPUTS, first_catch=self.first_catch, operators=operators)
+        return fill(AUDIT_OUTPUTS, self, operators=operators)
 
 
 def _fault_rows(one: "MeasuredFaults") -> Iterator[list[str]]:

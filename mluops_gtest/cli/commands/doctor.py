@@ -92,21 +92,23 @@ def command(
         verdict = f"[{colours[finding.verdict]}]{finding.verdict.value}[/]"
         table.add_row(finding.name, verdict, escape(finding.detail))
     stdout().print(table)
-    problems = sum(finding.is_problem for finding in findings)
+    problems = sum(finding.verdict is Verdict.PROBLEM for finding in findings)
     echo(f"{problems} problems" if problems else "every promise is kept")
     return int(ExitCode.FAILED if problems else ExitCode.OK)
 
 
 def _print_json(backend: str, findings: "Sequence[Diagnosis]") -> int:
     """Print what was found out about each promise, and what the harness runs on; returns the exit code."""
+    from mluops_gtest.backends.doctor import Verdict
     from mluops_gtest.base.errors import ExitCode
     from mluops_gtest.cli.echo import print_json
     from mluops_gtest.cli.main import describe_installation
     from mluops_gtest.documents import DOCTOR
     from mluops_gtest.results.shapes import fill
 
-    problems, installation = sum(finding.is_problem for finding in findings), dict(describe_installation())
-    print_json(fill(DOCTOR, backend=backend, installation=installation, promises=findings, problems=problems))
+    problems = sum(finding.verdict is Verdict.PROBLEM for finding in findings)
+    about = {"installation": dict(describe_installation()), "promises": findings, "problems": problems}
+    print_json(fill(DOCTOR, backend=backend, **about))
     return int(ExitCode.FAILED if problems else ExitCode.OK)
 
 

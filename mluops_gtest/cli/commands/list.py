@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from mluops_gtest.casefiles.lock import LockEntry
     from mluops_gtest.catalog.operators import Operators
-    from mluops_gtest.catalog.selection import Selected, Session
+    from mluops_gtest.catalog.selection import Catalogue, Selected, Session
     from mluops_gtest.core.declaration import ParamField
     from mluops_gtest.core.operator import Operator
     from mluops_gtest.core.operator_parts import CApi
@@ -356,9 +356,8 @@ def operators(
     if as_c:
         echo(_c_declarations(catalogue.operators, operator))
         return
-    counts = Counter(draft.operator for draft in catalogue.drafts.values())
     if form == "json":
-        print_json(_operators_to_json(catalogue.operators, operator, counts))
+        print_json(_operators_to_json(catalogue, operator))
         return
     from mluops_gtest.cli.terminal import stdout, whole_table
     from mluops_gtest.core.operator_parts import C_API
@@ -370,6 +369,7 @@ def operators(
         for part in _operator_page(known, catalogue.operators.part(known.name, C_API) or ()):
             console.print(part)
         return
+    counts = Counter(draft.operator for draft in catalogue.drafts.values())
     # People copy the names, so they are never cut; the operator's own page has what does not fit here.
     is_wide = console.width >= _MIN_WIDTH_FOR_SUMMARIES
     summary = ("what it does",) if is_wide else ()
@@ -383,12 +383,13 @@ def operators(
         whole_table(console, table)
 
 
-def _operators_to_json(known: "Operators", name: str | None, counts: Counter[str]) -> dict[str, Any]:
+def _operators_to_json(catalogue: "Catalogue", name: str | None) -> dict[str, Any]:
     from mluops_gtest.cli.operator_page import criteria_in_words
     from mluops_gtest.core.operator_parts import C_API
     from mluops_gtest.documents import OPS
     from mluops_gtest.results.shapes import Overlay, fill
 
+    known, counts = catalogue.operators, Counter(draft.operator for draft in catalogue.drafts.values())
     operators = [
         Overlay(
             one,

@@ -132,9 +132,9 @@ def command(
     elif quiet:
         echo(str(target))
     else:
-        echo("\n".join(_describe_search(smallest, confirmed, operator, has_reductions=bool(reductions))))
         heads = {"file": "case: ", "repro": "repro:", "standalone": "alone:"}
-        echo("\n".join(f"{heads[name]} {words}" for name, words in names.items()))
+        lines = _describe_search(smallest, confirmed, operator, has_reductions=bool(reductions))
+        echo("\n".join([*lines, *(f"{heads[name]} {words}" for name, words in names.items())]))
     return int(ExitCode.INTERRUPTED if smallest.interrupted else ExitCode.OK)
 
 

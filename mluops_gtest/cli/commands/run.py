@@ -93,6 +93,12 @@ def command(
       mluops-test run --out results --overwrite           the same folder again
       mluops-test run ball_query -x --format json         for programs: the summary and the causes of failures
     """
+    from mluops_gtest.catalog.selection import Session
+    from mluops_gtest.cli.echo import echo, echo_error
+    from mluops_gtest.running.options import OPTIONS
+    from mluops_gtest.running.plan import refuse
+    from mluops_gtest.running.session import early_fork_server, opener_here
+    from mluops_gtest.running.settings import unfit_settings
 
     def tell(report: "RunReport", code: ExitCode, folder: Path | None = None, errors: Sequence[str] = ()) -> int:
         if form == "json":
@@ -101,13 +107,6 @@ def command(
 
             print_json(to_json(report, exit_code=code, folder=str(folder or ""), errors=errors))
         return int(code)
-
-    from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import echo, echo_error
-    from mluops_gtest.running.options import OPTIONS
-    from mluops_gtest.running.plan import refuse
-    from mluops_gtest.running.session import early_fork_server, opener_here
-    from mluops_gtest.running.settings import unfit_settings
 
     verbosity = -1 if quiet else int(verbose)
     if resume is not None:
@@ -158,7 +157,7 @@ def _refuse_beside_resume(ctx: click.Context) -> None:
         raise UsageError(f"--resume reads all options from the folder's run.json; leave out {', '.join(given)}.")
 
 
-def _resume(path: Path, verbosity: int, cluster: str | None, tell: "Tell") -> int:
+def _resume(path: Path, verbosity: int, cluster: str | None, tell: Tell) -> int:
     from mluops_gtest.base.typed_files import convert
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo
@@ -195,7 +194,7 @@ def _new_folder(options: "RunOptions") -> "ResultsFolder":
     return ResultsFolder.new(Path(options.out), overwrite=options.overwrite, advice=advice)
 
 
-def _execute(plan: "RunPlan", folder: "ResultsFolder", verbosity: int, open_backend: "Opener", tell: "Tell") -> int:
+def _execute(plan: "RunPlan", folder: "ResultsFolder", verbosity: int, open_backend: "Opener", tell: Tell) -> int:
     """Run the planned cases into the folder, and print what comes of them."""
     from mluops_gtest.backends.registry import is_native
     from mluops_gtest.cli.echo import echo, echo_error, one_interrupt
@@ -217,8 +216,7 @@ def _execute(plan: "RunPlan", folder: "ResultsFolder", verbosity: int, open_back
     with contextlib.ExitStack() as files:
         with one_interrupt(), contextlib.closing(progress):
             finished = files.enter_context(run_session(plan, source, open_backend, listeners, folder))
-        errors: list[str] = []
-        code = _print_end(finished, options, folder, reporter, verbosity, errors)
+        code, errors = _print_end(finished, options, folder, reporter, verbosity)
         answer = tell(finished.report, code, folder.path, errors)
     if finished.report.interrupted:
         echo(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
@@ -259,15 +257,13 @@ def _print_end(
     folder: "ResultsFolder",
     reporter: "TerminalReporter",
     verbosity: int,
-    errors: list[str],
-) -> ExitCode:
-    """Print the summary and write the reports that were asked for; the exit code with all that could not be written,
-    which `errors` then has."""
+) -> tuple[ExitCode, list[str]]:
+    """Print the summary and write the reports that were asked for; the exit code, and all that could not be written."""
     from mluops_gtest.cli.echo import echo, echo_error
     from mluops_gtest.cli.terminal import stdout
     from mluops_gtest.results.reports.files import write_reports
 
-    code = finished.report.exit_code
+    code, errors = finished.report.exit_code, []
 
     def complain_of(troubles: Iterable[HarnessError]) -> None:
         nonlocal code
@@ -285,7 +281,7 @@ def _print_end(
             echo(words)
         complain_of([finished.saver.trouble] if finished.saver.trouble is not None else [])
     complain_of(write_reports(finished.report, options.reports))
-    return code
+    return code, errors
 
 
 def _print_performance(console: "Console", report: "RunReport") -> None:
