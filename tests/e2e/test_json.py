@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -246,3 +248,19 @@ def test_a_crash_reaches_the_object(cli):
     words = ("run", "ball_query/hits_around_nsample_float", "--backend", wrong("Raises"), "--no-isolate")
     document = refuse_wrong(json.loads(cli(*words, "--format", "json").expect_code(1).out))
     assert document["causes"][0]["kinds"] == ["raised"]
+
+
+@pytest.mark.slow
+def test_what_a_kernel_in_this_process_prints_in_c_is_not_in_the_way(tmp_path):
+    """Its text is still in the buffers of C when the command ends."""
+    (tmp_path / "kernels.py").write_text(
+        "import ctypes\nimport mluops_gtest as mt\n\n\nclass Loud(mt.NumpyBackend):\n"
+        "    def run(self, call):\n        ctypes.CDLL(None).printf(b'loud\\n')\n        return super().run(call)\n\n\n"
+        "backend = Loud()\n"
+    )
+    words = ("run", "abs/released_twin_half", "--backend", "kernels.py", "--no-isolate", "--format", "json")
+    done = subprocess.run(
+        [sys.executable, "-m", "mluops_gtest", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert refuse_wrong(json.loads(done.stdout))["summary"] == {"passed": 1}, done.stderr
+    assert "loud" in done.stderr
