@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mluops_gtest.core.outcome import Outcome
     from mluops_gtest.core.report import RunReport
     from mluops_gtest.core.result import CaseResult
+    from mluops_gtest.documents import to_json
     from mluops_gtest.results.gate import Decision
     from mluops_gtest.running.session import CaseHandle
 
@@ -52,6 +53,7 @@ __all__ = [
     "minimise",
     "reference",
     "run",
+    "to_json",
 ]
 
 # All other names stand in `api`.
@@ -67,6 +69,7 @@ _HOME = {
     "Outcome": "core.outcome",
     "RunReport": "core.report",
     "Status": "core.call",
+    "to_json": "documents",
 }
 
 

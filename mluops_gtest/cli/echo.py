@@ -32,6 +32,40 @@ def echo_error(line: str) -> None:
     click.echo(strip_controls(line), err=True)
 
 
+_later: list[str] | None = None
+
+
+def print_json(document: Any) -> None:
+    """Print a document for programs on standard output."""
+    import json
+
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    (echo if _later is None else _later.append)(text)
+
+
+@contextlib.contextmanager
+def documents_alone() -> Iterator[None]:
+    """What is printed goes to stderr, whoever prints it; documents go to standard output at the end."""
+    global _later  # noqa: PLW0603 - standard output is the process's
+    import ctypes
+
+    sys.stdout.flush()
+    before = os.dup(1)
+    documents: list[str] = []
+    _later = documents
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        # What a kernel in this process printed may still be in the buffers of C.
+        ctypes.CDLL(None).fflush(None)
+        os.dup2(before, 1)
+        os.close(before)
+        _later = None
+    echo("\n".join(documents))
+
+
 class SafeStream(io.RawIOBase):
     """A descriptor to write to. After the first failure it drops everything, so that the output has no holes."""
 

@@ -38,7 +38,7 @@ GROUPS: Final = {
         "diff": "Show which elements of a case are wrong, and by how much.",
         "minimise": "Find the smallest case that fails for the same cause.",
         "explain": "Say why cases failed: where, how and when, cause by cause.",
-        "report": "Write a report of results: HTML, Markdown, JUnit, CTRF, JSON.",
+        "report": "Write a report of results: HTML, Markdown, JUnit, CTRF, SARIF.",
         "history": "Remember runs and show how cases change over time.",
     },
     "Guard a merge": {
@@ -248,6 +248,23 @@ def _show_warning(
     echo_error(words.rstrip())
 
 
+def _wants_json(arguments: list[str] | None) -> bool:
+    """`--format json` is among the arguments, be the rest as wrong as it may."""
+    words = " ".join(["", *(sys.argv[1:] if arguments is None else arguments), ""])
+    return " --format json " in words.replace("--format=", "--format ")
+
+
+def _complain(arguments: list[str] | None, words: str, code: ExitCode) -> int:
+    """Print what went wrong, as an object where the command should print one; returns the exit code."""
+    if _wants_json(arguments):
+        import json
+
+        document = {"kind": "error", "format": 1, "error": words.removeprefix("error: "), "exit_code": int(code)}
+        words = json.dumps(document, ensure_ascii=False)
+    echo_error(words)
+    return int(code)
+
+
 def run_main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code."""
     try:
@@ -257,31 +274,28 @@ def run_main(arguments: list[str] | None = None) -> int:
             result: Any = cli.main(arguments, prog_name="mluops-test", standalone_mode=False)
         return result if isinstance(result, int) else int(ExitCode.OK)
     except HarnessError as error:
-        echo_error(f"error: {error}")
-        return int(error.exit_code)
+        return _complain(arguments, f"error: {error}", error.exit_code)
     except click.ClickException as error:
         message = io.StringIO()
         error.show(message)
-        echo_error(message.getvalue().rstrip() + _settings_remark(error))
-        return int(ExitCode.USAGE)
+        return _complain(arguments, message.getvalue().rstrip() + _settings_remark(error), ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
-        echo_error("interrupted")
-        return int(ExitCode.INTERRUPTED)
+        return _complain(arguments, "interrupted", ExitCode.INTERRUPTED)
     except MemoryError:
-        echo_error("error: there is not enough memory. Raise the limit (ulimit -v), or select fewer or smaller cases.")
-        return int(ExitCode.UNWRITABLE)
+        advice = "Raise the limit (ulimit -v), or select fewer or smaller cases."
+        return _complain(arguments, f"error: there is not enough memory. {advice}", ExitCode.UNWRITABLE)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _UNUSABLE and error.filename is not None:
-            echo_error(f"error: {str(error.filename)[:_MAX_OF_A_PATH]}: {error.strerror}. Name another path.")
-            return int(ExitCode.USAGE)
+            name = str(error.filename)[:_MAX_OF_A_PATH]
+            return _complain(arguments, f"error: {name}: {error.strerror}. Name another path.", ExitCode.USAGE)
         import traceback
 
-        echo_error(traceback.format_exc().rstrip())
-        echo_error(
+        words = (
+            f"{traceback.format_exc().rstrip()}\n"
             f"bug: mluops-test {__version__} failed unexpectedly ({type(error).__name__}). The lines above say where; "
             "please report them together with the command."
         )
-        return int(ExitCode.BUG)
+        return _complain(arguments, words, ExitCode.BUG)
 
 
 def main() -> None:
@@ -291,7 +305,7 @@ def main() -> None:
     code = run_main()
     sys.stdout.flush()
     if stdout.error is not None:
-        echo_error(f"error: {UnwritableError.of('standard output', stdout.error)}")
         code = ExitCode.worst([ExitCode(code), ExitCode.UNWRITABLE])
+        _complain(None, f"error: {UnwritableError.of('standard output', stdout.error)}", code)
     skip_final_gc()
     sys.exit(code)

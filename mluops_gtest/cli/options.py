@@ -1,11 +1,12 @@
 """The options of commands: those of a run as its table declares them, what several commands share beside them, and
 their defaults from the settings file."""
 
+import contextlib
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import click
 from click.shell_completion import CompletionItem
@@ -107,6 +108,22 @@ def format_option(*forms: str, words: str = "How to print, e.g. --format json.")
     """--format, by default the first of these, which the command gets as `form`."""
     choice = click.Choice(forms)
     return click.option("--format", "form", type=choice, default=forms[0], show_default=True, help=words)
+
+
+def json_option(*further: str, words: str = "How to print, e.g. --format json.") -> Callable[[F], F]:
+    """--format text or json, by which standard output has one document and nothing else."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def alone(*args: Any, **options: Any) -> Any:
+            from mluops_gtest.cli.echo import documents_alone
+
+            with documents_alone() if options["form"] == "json" else contextlib.nullcontext():
+                return function(*args, **options)
+
+        return format_option("text", "json", *further, words=words)(cast("F", alone))
+
+    return decorate
 
 
 def lang_option(words: str) -> Callable[[F], F]:

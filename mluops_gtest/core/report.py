@@ -40,6 +40,7 @@ REPORT_KINDS: Final = {
     "text": ReportKind("terminal:render_text"),
     "junit": ReportKind("files:render_junit", "results for a CI system", "junit.xml"),
     "ctrf": ReportKind("files:render_ctrf", "results in the Common Test Report Format", "ctrf.json"),
+    "sarif": ReportKind("sarif:render_sarif"),
     "json": ReportKind("files:json_pieces"),
 }
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -14,9 +14,10 @@ from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import pluralize, strip_controls, strip_to_line
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import ISOLATION_OFF
-from mluops_gtest.results.gate import Accept, CaseChange, Decision, Lack, TimeChange
-from mluops_gtest.results.records import fields_to_json
+from mluops_gtest.results.gate import Accept, CaseChange, Decision, Lack, Performance, TimeChange
+from mluops_gtest.results.gate_reference import Drift, Waiver
 from mluops_gtest.results.reports.markdown_summary import code_span, longest_ticks
+from mluops_gtest.results.shapes import Overlay, document_of, fill, list_of, shape_of
 from mluops_gtest.results.statistics import Ratio, TimeVerdict
 from mluops_gtest.results.times import duration
 
@@ -301,7 +302,6 @@ def _escape(text: str) -> str:
 # GitHub shows ten errors and ten warnings of a step and drops the rest without a word.
 _MAX_ANNOTATIONS = 10
 _TOOL = "mluops-test gate"
-_RATIO = ("ratio", "low", "high")
 
 
 def github(decision: Decision) -> str:
@@ -356,60 +356,51 @@ def _escape_property(text: str) -> str:
     return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
+_RATIO: Final = ("ratio", "low", "high")
+_CASE: Final = shape_of(
+    "GateCase",
+    CaseChange,
+    "case operator transition before now blocks reason fingerprint cause headline has_cause repro waiver:str|None "
+    "outliers outliers_before",
+)
+_WAIVER: Final = shape_of("OutdatedWaiver", Waiver, "case failure owner expires file line problem:str text:str")
+_DRIFT: Final = shape_of("GateDrift", Drift, "case output criterion before after factor limit blocks:bool")
+_TIME: Final = shape_of(
+    "GateTime",
+    TimeChange,
+    "case answer before_ns now_ns ratio:float|None low:float|None high:float|None needed_samples=needed reason "
+    "blocks:bool",
+)
+_SHIFT: Final = shape_of("GateShift", Ratio, "answer ratio low high")
+_TIMES: Final = shape_of("GateTimes", Performance, "noise", shift=_SHIFT | None, cases=list_of(_TIME))
+GATE: Final = document_of(
+    "gate",
+    Decision,
+    "verdict:str blocked exit_code backend compared other_values lacking isolated=is_isolated transitions "
+    "blocking_outliers:list[str]",
+    cases=list_of(_CASE),
+    waivers=list_of(_WAIVER),
+    drift=list_of(_DRIFT),
+    performance=_TIMES,
+)
+
+
 def decision_to_json(decision: Decision) -> dict[str, Any]:
     """Everything as plain JSON values."""
     performance = decision.performance
     slow = {change.case for change in decision.blocking_times}
-    return {
-        "format": 1,
-        "verdict": verdict(decision),
-        "blocked": decision.blocked,
-        "exit_code": int(decision.exit_code),
-        "backend": decision.backend,
-        "compared": decision.compared,
-        "other_values": decision.other_values,
-        "lacking": decision.lacking,
-        "isolated": decision.is_isolated,
-        "transitions": {word.value: number for word, number in decision.transitions.items()},
-        "cases": [_change_to_json(change) for change in decision.changes],
-        "waivers": [
-            {
-                **fields_to_json(problem.waiver, "case", "failure", "owner", "expires", "file", "line"),
-                "problem": problem.word,
-                "text": problem.text,
-            }
-            for problem in decision.problems
-        ],
-        "drift": [
-            {
-                **fields_to_json(drift, "case", "output", "criterion", "before", "after", "factor", "limit"),
-                "blocks": decision.policy.strict_accuracy,
-            }
-            for drift in decision.drifts
-        ],
-        "blocking_outliers": [change.case for change in decision.blocking_outliers],
-        "performance": {
-            "noise": performance.noise,
-            "shift": None if performance.shift is None else fields_to_json(performance.shift, "answer", *_RATIO),
-            "cases": [_time_to_json(change) | {"blocks": change.case in slow} for change in performance.changes],
-        },
-    }
-
-
-def _change_to_json(change: CaseChange) -> dict[str, Any]:
-    return {
-        **fields_to_json(change, "case", "operator", "transition", "before", "now", "blocks", "reason", "fingerprint"),
-        **(fields_to_json(change, "cause", "headline", "has_cause") if change.cause else {}),
-        "repro": change.repro,
-        "waiver": None if change.waiver is None else f"{change.waiver.file}:{change.waiver.line}",
-        **fields_to_json(change, "outliers", "outliers_before"),
-    }
-
-
-def _time_to_json(change: TimeChange) -> dict[str, Any]:
-    return {
-        **fields_to_json(change, "case", "answer", "before_ns", "now_ns"),
-        **(dict.fromkeys(_RATIO) if change.ratio is None else fields_to_json(change.ratio, *_RATIO)),
-        "needed_samples": change.needed,
-        "reason": change.reason,
-    }
+    times = [
+        Overlay(change, blocks=change.case in slow, **{name: getattr(change.ratio, name, None) for name in _RATIO})
+        for change in performance.changes
+    ]
+    places = (None if one.waiver is None else f"{one.waiver.file}:{one.waiver.line}" for one in decision.changes)
+    return fill(
+        GATE,
+        decision,
+        verdict=verdict(decision),
+        cases=[Overlay(change, waiver=place) for change, place in zip(decision.changes, places, strict=True)],
+        waivers=[Overlay(problem.waiver, problem=problem.word, text=problem.text) for problem in decision.problems],
+        drift=[Overlay(drift, blocks=decision.policy.strict_accuracy) for drift in decision.drifts],
+        blocking_outliers=[change.case for change in decision.blocking_outliers],
+        performance=Overlay(performance, cases=times),
+    )

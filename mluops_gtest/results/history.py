@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from msgspec import field
 from msgspec.structs import replace
@@ -25,7 +25,8 @@ from mluops_gtest.base.text import commit_words
 from mluops_gtest.base.typed_files import Source, convert, decode_json
 from mluops_gtest.core.outcome import FLOOR, SIZELESS, Outcome, reading_floor
 from mluops_gtest.core.report import RunReport, backend_of
-from mluops_gtest.results.records import fields_to_json, head_to_json, result_to_json, share_of_threshold
+from mluops_gtest.results.records import head_to_json, result_to_json, share_of_threshold
+from mluops_gtest.results.shapes import Overlay, fill, list_of, shape_of
 from mluops_gtest.results.times import usual_seconds
 
 T = TypeVar("T")
@@ -196,18 +197,30 @@ class CaseTrend(Value):
 
     def to_json(self) -> dict[str, Any]:
         """The trend for programs."""
-        return {
-            **fields_to_json(self, "pass_rate", "flake_rate", "flips"),
-            "drifts": [fields_to_json(drift, "output", "criterion", "factor") for drift in self.drifts],
-            "runs": [
-                {
-                    **fields_to_json(point.run, "started", "labels"),
-                    **fields_to_json(point, "outcome", "seconds"),
-                    "readings": [fields_to_json(m, "output", "criterion", "value") for m in point.measured],
-                }
-                for point in self.points
-            ],
-        }
+        return fill(HISTORY_CASE, with_runs(self))
+
+
+def with_runs(trend: CaseTrend) -> Overlay:
+    """The trend with what programs get of its runs."""
+    runs = [
+        Overlay(point, started=point.run.started, labels=point.run.labels, readings=point.measured)
+        for point in trend.points
+    ]
+    return Overlay(trend, runs=runs, backend=trend.points[-1].run.backend)
+
+
+_READING: Final = shape_of("HistoryReading", Measured, "output criterion value")
+_DRIFT: Final = shape_of("HistoryDrift", ReadingGrowth, "output criterion factor")
+_POINT: Final = shape_of(
+    "HistoryPoint", Point, "started:str labels:dict[str,str] outcome seconds", readings=list_of(_READING)
+)
+HISTORY_CASE: Final = shape_of(
+    "HistoryCase",
+    CaseTrend,
+    "case operator backend:str pass_rate flake_rate flips",
+    drifts=list_of(_DRIFT),
+    runs=list_of(_POINT),
+)
 
 
 def _growth(values: list[float], floor: float) -> float:

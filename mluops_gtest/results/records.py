@@ -74,11 +74,6 @@ def with_words(value: Any) -> Any:
     return {key: with_words(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
-def fields_to_json(value: Any, *names: str) -> dict[str, Any]:
-    """These fields or properties of a value as plain JSON values."""
-    return {name: with_words(msgspec.to_builtins(getattr(value, name))) for name in names}
-
-
 def share_of_threshold(value: float, threshold: float) -> float:
     """A reading as a multiple of its threshold, of which 0 allows only 0; infinite where it is no number."""
     if math.isfinite(value) and (threshold > 0 or value <= 0):
@@ -187,14 +182,14 @@ def _open_twin(kind: type[Any], **other: tuple[Any, Any]) -> Any:
 
 # As lines have it: statuses go by name, a reason stands beside its causes, and an infinite ratio is a word.
 _ElementLine: Final = _open_twin(ElementReading, ratio=(float | Literal["inf"], field()))
-_ResultLine: Final = _open_twin(
+ResultLine: Final = _open_twin(
     CaseResult,
     elements=(tuple[_ElementLine, ...], ()),  # type: ignore[valid-type]
     status=(str | None, None),
     expected_status=(str | None, None),
     reason=(str, ""),
 )
-_DECODER: Final = msgspec.json.Decoder(_ResultLine)
+_DECODER: Final = msgspec.json.Decoder(ResultLine)
 _ELEMENT_FIELDS: Final = attrgetter(*ElementReading.__struct_fields__)
 _RESULT_FIELDS: Final = attrgetter(*CaseResult.__struct_fields__)
 _STATUSES_BY_NAME: Final[dict[str | None, Status | None]] = {None: None, **{status.name: status for status in Status}}

@@ -1,12 +1,12 @@
 """Two sets of results side by side: outcome, readings, time."""
 
-from typing import Any
+from typing import Any, Final
 
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.core.outcome import Outcome
 from mluops_gtest.core.report import RunReport
 from mluops_gtest.core.result import CaseResult
-from mluops_gtest.results.records import fields_to_json, result_to_json
+from mluops_gtest.results.shapes import Text, document_of, fill, list_of, shape_of
 from mluops_gtest.results.times import MIN_EFFECT, samples_of, usual_seconds, why_too_short
 
 # Of a single call, which nobody held against an empty one: first touches of memory and caches take about as much.
@@ -129,32 +129,23 @@ def _keep_compared(result: CaseResult) -> CaseResult:
     return CaseResult(case=result.case, operator=result.operator, tags=(), outcome=result.outcome, **fields)
 
 
+_RUN: Final = shape_of("ComparedRun", RunReport, "backend started labels summary")
+_SIDE: Final = shape_of("ComparedResult", CaseResult, "outcome readings seconds reason fingerprint", status=Text | None)
+_ROW: Final = shape_of(
+    "ComparedCase",
+    Row,
+    "case operator changed worse too_short compared_seconds=seconds",
+    before=_SIDE | None,
+    after=_SIDE | None,
+)
+COMPARISON: Final = document_of(
+    "compare", SideBySide, "same_values worse:list[str]", before=_RUN, after=_RUN, cases=list_of(_ROW)
+)
+
+
 def comparison_to_json(both: SideBySide) -> dict[str, Any]:
     """The comparison for programs."""
-    heads = [fields_to_json(report, "backend", "started", "labels", "summary") for report in (both.before, both.after)]
-    return {
-        "before": heads[0],
-        "after": heads[1],
-        "same_values": both.same_values,
-        "worse": [row.case for row in both.worse],
-        "cases": [
-            {
-                **fields_to_json(row, "case", "operator", "changed", "worse"),
-                "before": _side_to_json(row.before),
-                "after": _side_to_json(row.after),
-                "compared_seconds": list(row.seconds),
-                "too_short": row.too_short,
-            }
-            for row in both.rows
-        ],
-    }
-
-
-def _side_to_json(result: CaseResult | None) -> dict[str, Any] | None:
-    if result is None:
-        return None
-    record = result_to_json(result)
-    return {key: record[key] for key in ("outcome", "status", "readings", "seconds", "reason", "fingerprint")}
+    return fill(COMPARISON, both, worse=[row.case for row in both.worse], cases=both.rows)
 
 
 def _badness(outcome: Outcome) -> int:

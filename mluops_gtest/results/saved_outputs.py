@@ -27,8 +27,10 @@ from mluops_gtest.core.buffers import owned_rows
 from mluops_gtest.core.case import Case
 from mluops_gtest.core.operator import Operator
 from mluops_gtest.core.outcome import Outcome
-from mluops_gtest.core.result import CaseInfo, CaseResult
+from mluops_gtest.core.result import CaseInfo, CaseResult, Profile
 from mluops_gtest.core.tensor import Array, Criterion, DType, Tensor, digest_tensors
+from mluops_gtest.judging.blocks import profile_of, value_text
+from mluops_gtest.judging.criteria import allowed_error, compare, count_beyond, worst_elements
 from mluops_gtest.judging.elementwise import Expectation, expectation_of
 from mluops_gtest.judging.fingerprint import with_fingerprint
 from mluops_gtest.judging.verdict import effective_criteria, judge_values, result_fields
@@ -173,6 +175,37 @@ def _file(tensor_id: str) -> str:
     return f"{tensor_id}.npy"
 
 
+class ElementDifference(Value):
+    """An element that differs; values as text, so that NaN and bits survive JSON."""
+
+    index: tuple[int, ...]
+    flat: int
+    got: str
+    expected: str
+    error: float
+    # The error over max(|expected|, rms of expected).
+    relative: float
+
+
+class OutputDifference(Value):
+    """How the rows that the operator owns differ from what they must be."""
+
+    output: str
+    dims: tuple[int, ...]
+    dtype: DType
+    rows: int | None
+    compared: int
+    unequal: int
+    bits_unequal: int
+    # Beyond what a single element is held to; `threshold` 0: it must be equal.
+    beyond: int
+    threshold: float
+    # The worst first.
+    elements: tuple[ElementDifference, ...]
+    # Where; None: all elements are equal.
+    profile: Profile | None
+
+
 class OutputPair(Value):
     """An output that is compared: the rows that the operator owns, as the backend left them and as they must be."""
 
@@ -180,6 +213,23 @@ class OutputPair(Value):
     criteria: tuple[Criterion, ...]
     got: Array
     expected: Array
+
+    def difference(self, number: int, cells: tuple[int, int]) -> OutputDifference:
+        """With so many of the worst elements, and a map of at most so many rows and columns."""
+        got, expected = np.ascontiguousarray(self.got), np.ascontiguousarray(self.expected)
+        name, dims, dtype = self.tensor.id, self.tensor.desc.dims, self.tensor.desc.dtype
+        comparison = compare(got, expected, dtype, [criterion.kind for criterion in self.criteria])
+        profile = profile_of(name, got, expected, dtype, cells)
+        threshold, unequal = allowed_error(self.criteria), comparison.unequal
+        beyond = count_beyond(got, expected, dtype, threshold) if profile is not None and threshold else unequal
+        elements = []
+        for one in () if profile is None else worst_elements(got, expected, dtype, number, comparison.worst):
+            index = tuple(map(int, np.unravel_index(one.flat, got.shape)))
+            values = value_text(got[index], dtype), value_text(expected[index], dtype)
+            elements.append(ElementDifference(index, one.flat, *values, one.error, one.scaled))
+        counts = comparison.compared, unequal, comparison.bits_unequal, beyond
+        rows = len(got) if got.shape != dims else None
+        return OutputDifference(name, dims, dtype, rows, *counts, threshold, tuple(elements), profile)
 
 
 class CaseOutputs(Value):

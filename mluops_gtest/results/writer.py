@@ -218,11 +218,15 @@ class CauseSummary(Value):
     # Empty: several fail in the same way.
     operator: str
     outcome: str
+    # Of the example's causes, the main one first, as `causes[].kind` of results.
+    kinds: tuple[str, ...]
     headline: str
     # Empty: the failure is not explained.
     output: str
     place: str
     law: str
+    # As `explained[].fitted[].law.law` of results; empty where the values follow none.
+    law_kind: str
     condition: str
     samples: tuple[CauseSample, ...]
     # Number of cases, and the ids of the smallest.
@@ -269,10 +273,12 @@ def _summarise(group: "CauseGroup") -> CauseSummary:
         id=_shorten(group.mark),
         operator=_shorten(group.operator),
         outcome=outcome,
+        kinds=tuple(dict.fromkeys(str(cause.__struct_config__.tag) for cause in example.causes)),
         headline=_shorten(words),
         output="" if head is None else _shorten(head.output),
         place=_shorten(place),
         law=_shorten(law),
+        law_kind="" if head is None or head.law is None else str(head.law.__struct_config__.tag),
         condition=_shorten(condition),
         samples=tuple(CauseSample(s.index, _shorten(s.evaluated), _shorten(s.baseline)) for s in samples),
         cases=len(group.members),

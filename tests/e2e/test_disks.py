@@ -168,6 +168,7 @@ def test_workers_end_with_a_run_that_stops(cli, many, tmp_path, jobs):
         ["--version"],
         ["list"],
         ["list", "--format", "json"],
+        ["ops", "--format", "json"],
         ["show", "voxel_pooling_forward/bevdepth_twin"],
         ["ops"],
         ["backends"],
@@ -178,7 +179,12 @@ def test_workers_end_with_a_run_that_stops(cli, many, tmp_path, jobs):
 def test_a_full_stdout_is_told_in_one_sentence(arguments, tmp_path):
     with Path("/dev/full").open("w") as full:
         told = command(*arguments, stdout=full, cwd=tmp_path)
-    assert sentence(told) == "error: standard output: cannot be written: No space left on device."
+    expected = "standard output: cannot be written: No space left on device."
+    if "json" not in arguments:
+        assert sentence(told) == f"error: {expected}"
+    else:
+        error = json.loads(told.stderr)
+        assert (error["error"], error["exit_code"], told.returncode) == (expected, 74, 74)
 
 
 def test_a_run_with_a_full_stdout_has_all_its_results(undisturbed, tmp_path):

@@ -4,7 +4,6 @@
 for people, for pages or for programs.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import zip_longest
@@ -15,11 +14,11 @@ import click
 from mluops_gtest.base.errors import ExitCode
 from mluops_gtest.base.frozen import Value
 from mluops_gtest.base.text import pluralize
-from mluops_gtest.cli.echo import echo
+from mluops_gtest.cli.echo import echo, print_json
 from mluops_gtest.cli.options import (
     flag_option,
-    format_option,
     jobs_option,
+    json_option,
     operators_option,
     root_option,
     selection_options,
@@ -91,13 +90,11 @@ class MutantsPage(Value):
             both = {kind: asdict(self.score(kind, operator)) for kind in kinds}
             return {kind: {**score, "by_one_alone": None} if self.first_kill else score for kind, score in both.items()}
 
-        return {
-            "first_kill": self.first_kill,
-            "score": scores(),
-            "operators": {name: scores(name) for name in self.operators},
-            "not_tried": [list(one) for one in self.untried],
-            "trials": [asdict(trial) for trial in self.trials],
-        }
+        from mluops_gtest.documents import AUDIT_MUTANTS
+        from mluops_gtest.results.shapes import fill
+
+        by_name = {name: scores(name) for name in self.operators}
+        return fill(AUDIT_MUTANTS, self, score=scores(), operators=by_name)
 
     def _rows(self) -> Iterator[Sequence[str]]:
         yield _COLUMNS
@@ -160,25 +157,14 @@ class OutputsPage(Value):
 
     def record(self) -> dict[str, Any]:
         """For programs."""
+        from mluops_gtest.documents import AUDIT_OUTPUTS
+        from mluops_gtest.results.shapes import Overlay, fill
+
         operators = {
-            one.operator: {
-                "faults": {
-                    name: {
-                        **{count: getattr(row, count) for count in _COUNTS},
-                        "families": dict(row.families),
-                        "told_in": dict(row.told_in),
-                    }
-                    for name, row in one.rows.items()
-                },
-                "accepted": dict(one.accepted),
-                "not_told": one.uncaught,
-                "wrongly_accepted": one.stale,
-                "let_through": one.let_through,
-                "told_by_one_case_alone": {} if self.first_catch else one.alone,
-            }
+            one.operator: Overlay(one, alone={} if self.first_catch else one.alone, faults=one.rows)
             for one in self.measured
         }
-        return {"first_catch": self.first_catch, "operators": operators}
+        return fill(AUDIT_OUTPUTS, self, operators=operators)
 
 
 def _fault_rows(one: "MeasuredFaults") -> Iterator[list[str]]:
@@ -202,7 +188,7 @@ def _align(rows: Iterator[Sequence[str]]) -> Iterator[str]:
 
 def _print(page: MutantsPage | OutputsPage, form: str, *, every: bool) -> None:
     if form == "json":
-        echo(json.dumps(page.record(), indent=1, ensure_ascii=False))
+        print_json(page.record())
     else:
         echo("\n".join(page.markdown() if form == "markdown" else page.text(every=every)))
 
@@ -236,7 +222,7 @@ def command() -> None:
     default=20,
 )
 @flag_option("--rules", "Only print the rules and what each demands.")
-@format_option("text", "json")
+@json_option()
 def audit_rules(roots: tuple[str, ...], operators: tuple[str, ...], seeds: int, rules: bool, form: str) -> int:
     """Check every operator: its checks and their order, cases, twins, shapes, mutants and kernel.
 
@@ -249,7 +235,10 @@ def audit_rules(roots: tuple[str, ...], operators: tuple[str, ...], seeds: int, 
 
     if rules:
         demands = {name: (rule.__doc__ or "").strip().partition("\n")[0] for name, rule in RULES.items()}
-        echo(json.dumps(demands, indent=1) if form == "json" else "\n".join(f"{k}: {v}" for k, v in demands.items()))
+        if form == "json":
+            print_json(demands)
+        else:
+            echo("\n".join(f"{name}: {words}" for name, words in demands.items()))
         return int(ExitCode.OK)
     session = Session(roots)
     known = session.catalogue.operators
@@ -264,7 +253,10 @@ def audit_rules(roots: tuple[str, ...], operators: tuple[str, ...], seeds: int, 
     broken = [one for one in found if not one["is_note"]]
     notes = len(found) - len(broken)
     if form == "json":
-        echo(json.dumps({"operators": chosen, "seeds": seeds, "findings": found}, indent=1, ensure_ascii=False))
+        from mluops_gtest.documents import AUDIT_OPERATORS
+        from mluops_gtest.results.shapes import fill
+
+        print_json(fill(AUDIT_OPERATORS, operators=chosen, seeds=seeds, findings=found))
     else:
         for one in found:
             note = "note: " if one["is_note"] else ""
@@ -287,7 +279,7 @@ def audit_rules(roots: tuple[str, ...], operators: tuple[str, ...], seeds: int, 
 )
 @jobs_option
 @flag_option("--list every", "Name every wrong implementation and the cases that catch it.")
-@format_option("text", "json", "markdown")
+@json_option("markdown")
 def mutants(
     roots: tuple[str, ...],
     operators: tuple[str, ...],
@@ -336,7 +328,7 @@ def mutants(
 @selection_options
 @flag_option("--first-catch", "Leave each fault at the first case that catches it, small ones first.")
 @flag_option("--list every", "Name the faults that each case lets through.")
-@format_option("text", "json", "markdown")
+@json_option("markdown")
 def outputs(query: Query, roots: tuple[str, ...], first_catch: bool, every: bool, form: str) -> int:
     """Make wrong outputs from the baselines of cases and count which are caught, without any backend.
 

@@ -13,13 +13,14 @@ import click
 from msgspec.structs import replace
 
 from mluops_gtest.base.errors import UsageError
-from mluops_gtest.cli.echo import echo
+from mluops_gtest.cli.echo import echo, print_json
 from mluops_gtest.cli.options import (
     adapter_options,
     backend_option,
     complete_ids,
     file_options,
     isolate_option,
+    json_option,
     reseed_option,
     root_option,
     stands_in_settings,
@@ -34,9 +35,8 @@ if TYPE_CHECKING:
 
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.core.case import Case
-    from mluops_gtest.core.result import CaseResult, Profile
-    from mluops_gtest.core.tensor import Array
-    from mluops_gtest.results.saved_outputs import CaseOutputs, OutputPair
+    from mluops_gtest.core.result import CaseResult
+    from mluops_gtest.results.saved_outputs import CaseOutputs, OutputDifference
     from mluops_gtest.running.options import RunOptions
 
 _MAX_ROWS = 16
@@ -54,7 +54,7 @@ _SIGNS = (
 )
 _SCRIPT = "look.py"
 # Options allowed beside --from; run.json has the rest.
-_BESIDE_FROM = {"case", "results", "number", "save_to"}
+_BESIDE_FROM = {"case", "results", "number", "save_to", "form"}
 
 
 @click.command("diff")
@@ -71,6 +71,7 @@ _BESIDE_FROM = {"case", "results", "number", "save_to"}
     "folder",
     "Write inputs, outputs and expected values as .npy files, and a script that loads them, e.g. --save values.",
 )
+@json_option()
 @reseed_option
 @adapter_options
 @isolate_option("a worker process")
@@ -86,6 +87,7 @@ def command(
     results: Path | None,
     number: int,
     save_to: Path | None,
+    form: str,
     roots: tuple[str, ...],
     **options: Any,
 ) -> int:
@@ -100,6 +102,7 @@ def command(
       mluops-test diff path/to/case.prototxt -b exec:./my_program --save values
       mluops-test run -b my_kernels.py:backend --save-outputs failed --out results
       mluops-test diff voxel_pooling_forward/bevdepth_twin --from results
+      mluops-test diff ball_query/random_8_float -b my_kernels.py --format json   for programs
     """
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.terminal import print_page, stdout
@@ -114,7 +117,7 @@ def command(
             "diff needs either --backend, to run the case now, or --from, to use the outputs that a run kept, "
             "e.g. --backend my_kernels.py:backend or --from results."
         )
-    remark, recorded = "", None
+    recorded: CaseResult | None = None
     outputs: CaseOutputs | None
     if results is not None:
         from mluops_gtest.results.folder import read_done
@@ -123,9 +126,8 @@ def command(
             raise UsageError(f"--from reads all options from the folder's run.json; leave out {', '.join(refused)}.")
         outputs = _read_outputs(results, case)
         loaded, result = outputs.case, outputs.result
-        recorded = read_done(results).get(loaded.id)
-        if recorded is not None and recorded.outcome is not result.outcome:
-            remark = f"the run itself: {recorded.outcome.value}: {recorded.reason}"
+        before = read_done(results).get(loaded.id)
+        recorded = None if before is None or before.outcome is result.outcome else before
     else:
         assert backend is not None
         request = RunOptions(selection=Query((case,)), roots=roots, backend=backend, **options)
@@ -137,16 +139,23 @@ def command(
         loaded = _load(session, request, case)
         result, outputs = _run_now(session, request, loaded)
     console = stdout()
+    differences = _differences(outputs, number, console.width - _MARGIN)
+    saved = [] if save_to is None else _save(save_to, loaded, outputs)
+    if form == "json":
+        from mluops_gtest.documents import DIFF
+        from mluops_gtest.results.shapes import fill
+
+        print_json(fill(DIFF, result=result, recorded=recorded, outputs=differences, saved=saved))
+        return int(exit_code([result]))
     explained = recorded or result
     if outputs is not None and explained.explained:
         echo(headline_of([explained], [explained], outputs.operator))
     print_page(console, _verdict_lines(result))
-    if remark:
-        echo(remark)
-    if outputs is not None:
-        print_page(console, _page(outputs, number, console.width))
+    if recorded is not None:
+        echo(f"the run itself: {recorded.outcome.value}: {recorded.reason}")
+    print_page(console, _page(differences))
     if save_to is not None:
-        echo(f"\nSaved in {save_to}: {', '.join(_save(save_to, loaded, outputs))}")
+        echo(f"\nSaved in {save_to}: {', '.join(saved)}")
     return int(exit_code([result]))
 
 
@@ -254,60 +263,58 @@ def _verdict_lines(result: "CaseResult") -> Iterator[str]:
         yield f"[{result.outcome.tone.terminal}]{result.outcome.value}[/] [bold]{escape(result.case)}[/]{reason}"
 
 
-def _page(outputs: "CaseOutputs", number: int, width: int) -> "Iterator[Table | str]":
-    """Yields every compared output, that with the worst element first; below the last map what its signs mean."""
-    differing, worst = False, outputs.result.worst
-    for pair in sorted(outputs.pairs(), key=lambda pair: worst is not None and pair.tensor.id != worst.output):
+def _differences(outputs: "CaseOutputs | None", number: int, width: int) -> "list[OutputDifference]":
+    """Every output that is compared, that with the worst element first."""
+    if outputs is None:
+        return []
+    cells, worst = (_MAX_ROWS, max(8, min(_MAX_COLUMNS, width))), outputs.result.worst
+    pairs = sorted(outputs.pairs(), key=lambda pair: worst is not None and pair.tensor.id != worst.output)
+    return [pair.difference(number, cells) for pair in pairs]
+
+
+def _page(differences: "list[OutputDifference]") -> "Iterator[Table | str]":
+    """Yields what is known of each output; below the last map what its signs mean."""
+    for one in differences:
         yield ""
-        parts = list(_describe_output(pair, number, width - _MARGIN))
-        differing = differing or len(parts) > 1
-        yield from parts
-    if differing:
+        yield from _describe_output(one)
+    if any(one.profile is not None for one in differences):
         steps = "  ".join(f"{sign} < {limit:g}" if limit < math.inf else f"{sign} ≥ 1" for limit, sign, _ in _SIGNS)
         yield f"\nmaps: on the left the flat index; {_EQUAL} equal  {steps}  {_LOST} NaN or infinite"
 
 
-def _describe_output(pair: "OutputPair", number: int, width: int) -> "Iterator[Table | str]":
-    import numpy as np
-
+def _describe_output(one: "OutputDifference") -> "Iterator[Table | str]":
     from mluops_gtest.core.cause import format_share
-    from mluops_gtest.judging.blocks import profile_of, value_text
-    from mluops_gtest.judging.criteria import allowed_error, compare, count_beyond, worst_elements
     from mluops_gtest.results.reports.terminal import LINE, RIGHT, escape, table_of
 
-    got, expected = np.ascontiguousarray(pair.got), np.ascontiguousarray(pair.expected)
-    dims, dtype = pair.tensor.desc.dims, pair.tensor.desc.dtype
-    rows = f", its first {len(got)} rows" if got.shape != dims else ""
-    head = f"[bold]{escape(f'{pair.tensor.id}{list(dims)} {dtype.value}{rows}')}[/]"
-    comparison = compare(got, expected, dtype, [criterion.kind for criterion in pair.criteria])
-    unequal, bits_unequal = comparison.unequal, comparison.bits_unequal
-    profile = profile_of(pair.tensor.id, got, expected, dtype, (_MAX_ROWS, max(8, min(_MAX_COLUMNS, width))))
-    if profile is None:
-        bits = f" ({bits_unequal} differ in their bits)" if bits_unequal else ""
+    rows = "" if one.rows is None else f", its first {one.rows} rows"
+    head = f"[bold]{escape(f'{one.output}{list(one.dims)} {one.dtype.value}{rows}')}[/]"
+    if one.profile is None:
+        bits = f" ({one.bits_unequal} differ in their bits)" if one.bits_unequal else ""
         yield f"{head}: [green]all elements are equal[/]{bits}"
         return
-    threshold = allowed_error(pair.criteria)
-    beyond = count_beyond(got, expected, dtype, threshold) if threshold else unequal
-    yield f"{head}: {escape(format_share(beyond, unequal, bits_unequal, comparison.compared, equality=threshold == 0))}"
+    share = format_share(one.beyond, one.unequal, one.bits_unequal, one.compared, equality=one.threshold == 0)
+    yield f"{head}: {escape(share)}"
     table = table_of((("index",), LINE), (("flat", "got", "expected", "error", "relative"), RIGHT))
-    for element in worst_elements(got, expected, dtype, number, comparison.worst):
-        index = tuple(int(i) for i in np.unravel_index(element.flat, got.shape))
-        values = [value_text(side[index], dtype) for side in (got, expected)]
-        figures = [f"{element.error:.4g}", f"{element.scaled:.4g}"]
-        table.add_row(escape(str(list(index))), str(element.flat), *values, *figures)
+    for element in one.elements:
+        figures = [f"{element.error:.4g}", f"{element.relative:.4g}"]
+        table.add_row(escape(str(list(element.index))), str(element.flat), element.got, element.expected, *figures)
     yield table
-    yield from _draw_map(profile, got)
+    yield from _draw_map(one)
 
 
-def _draw_map(profile: "Profile", got: "Array") -> Iterator[str]:
-    across = profile.width or (got.shape[-1] if got.shape else 1)
-    down = -(-got.size // across)
+def _draw_map(one: "OutputDifference") -> Iterator[str]:
+    profile = one.profile
+    assert profile is not None, "some elements differ"
+    dims = one.dims if one.rows is None else (one.rows, *one.dims[1:])
+    size = math.prod(dims)
+    across = profile.width or (dims[-1] if dims else 1)
+    down = -(-size // across)
     yield f"largest relative error per cell, {across} elements from left to right:"
     for row in range(profile.rows):
         cells = profile.cells[row * profile.columns : (row + 1) * profile.columns]
         first = -(-row * down // profile.rows) * across
         # The last line of a folded output may end before the others.
-        exists = [first - (-column * across // profile.columns) < got.size for column in range(profile.columns)]
+        exists = [first - (-column * across // profile.columns) < size for column in range(profile.columns)]
         signs = (_sign_of(cell) for cell, is_there in zip(cells, exists, strict=True) if is_there)
         yield f"{first:>12}  {''.join(signs)}"
 

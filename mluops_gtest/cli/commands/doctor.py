@@ -1,8 +1,21 @@
 """`mluops-test doctor` and `mluops-test backends`: what can be tested, and whether it keeps its promises."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
-from mluops_gtest.cli.options import adapter_options, backend_option, flag_option, root_option, run_option
+from mluops_gtest.cli.options import (
+    adapter_options,
+    backend_option,
+    flag_option,
+    json_option,
+    root_option,
+    run_option,
+)
+
+if TYPE_CHECKING:
+    from mluops_gtest.backends.doctor import Diagnosis
 
 # Parts compared both ways: two cells and a rest.
 _COMPARED = 70_000
@@ -15,6 +28,7 @@ _COMPARED = 70_000
 @adapter_options
 @run_option("timeout", "Stop a case after so long, e.g. --timeout 60.", default=20.0, show_default=True)
 @root_option
+@json_option()
 def command(
     roots: tuple[str, ...],
     backend: str | None,
@@ -23,6 +37,7 @@ def command(
     runtime: str | None,
     serve: bool,
     timeout: float,
+    form: str,
 ) -> int:
     """Check a backend before you test it: what it offers, which promise it breaks, what to do about it.
 
@@ -31,10 +46,11 @@ def command(
     Examples:
       mluops-test doctor --backend my_kernels.py:backend
       mluops-test doctor --backend c:./libmykernels.so --op voxel_pooling_forward
+      mluops-test doctor --backend my_kernels.py:backend --format json   for programs
       mluops-test doctor --self
     """
     if own:
-        return _check_self()
+        return _check_self(form)
     if backend is None:
         raise click.UsageError("Say what to check: --backend BACKEND, or --self.")
     from mluops_gtest.backends.doctor import Verdict, check_behaviour, check_interface
@@ -68,6 +84,8 @@ def command(
     finally:
         caller.close()
         fork_server.close()
+    if form == "json":
+        return _print_json(caller.name, findings)
     colours = {Verdict.OK: "green", Verdict.PROBLEM: "bold red", Verdict.SKIPPED: "yellow"}
     table = table_of((("promise", "", escape(f"backend {caller.name}")), FOLD))
     for finding in findings:
@@ -79,23 +97,41 @@ def command(
     return int(ExitCode.FAILED if problems else ExitCode.OK)
 
 
-def _check_self() -> int:
+def _print_json(backend: str, findings: "Sequence[Diagnosis]") -> int:
+    """Print what was found out about each promise, and what the harness runs on; returns the exit code."""
+    from mluops_gtest.backends.doctor import Verdict
+    from mluops_gtest.base.errors import ExitCode
+    from mluops_gtest.cli.echo import print_json
+    from mluops_gtest.cli.main import describe_installation
+    from mluops_gtest.documents import DOCTOR
+    from mluops_gtest.results.shapes import fill
+
+    problems = sum(finding.verdict is Verdict.PROBLEM for finding in findings)
+    about = {"installation": dict(describe_installation()), "promises": findings, "problems": problems}
+    print_json(fill(DOCTOR, backend=backend, **about))
+    return int(ExitCode.FAILED if problems else ExitCode.OK)
+
+
+def _check_self(form: str) -> int:
+    from mluops_gtest.backends.doctor import Diagnosis, Verdict
     from mluops_gtest.base.errors import ExitCode
     from mluops_gtest.base.native.library import ENVIRONMENT, native_core
     from mluops_gtest.cli.echo import echo
     from mluops_gtest.cli.main import describe_installation
 
-    for name, value in describe_installation():
-        echo(f"{name:12} {value}")
     wrong = disagreements()
+    verdict, words = Verdict.OK, "the native core and numpy find the same figures, bit for bit"
     if wrong:
-        echo(
+        verdict = Verdict.PROBLEM
+        words = (
             f"the native core finds other figures than numpy for {', '.join(wrong)}: set {ENVIRONMENT}=0 and report it"
         )
-        return int(ExitCode.FAILED)
-    if native_core().library is not None:
-        echo("the native core and numpy find the same figures, bit for bit")
-    return int(ExitCode.OK)
+    elif native_core().library is None:
+        verdict, words = Verdict.SKIPPED, ""
+    if form == "json":
+        return _print_json("", [Diagnosis("native core", verdict, words)])
+    echo("\n".join([*(f"{name:12} {value}" for name, value in describe_installation()), *filter(None, [words])]))
+    return int(ExitCode.FAILED if wrong else ExitCode.OK)
 
 
 def disagreements() -> list[str]:

@@ -14,6 +14,7 @@ from mluops_gtest.cli.echo import echo
 from mluops_gtest.cli.options import (
     cluster_options,
     flag_option,
+    json_option,
     keyword_option,
     operators_option,
     options_from,
@@ -69,9 +70,10 @@ _MAX_BROKEN = 5
 @worker_options
 @cluster_options
 @flag_option("-q --quiet", "Print only what is found and the closing lines.")
+@json_option()
 @root_option
 @click.pass_context
-def command(ctx: click.Context, /, corpus: Path, quiet: bool, promote: str | None, **options: Any) -> int:
+def command(ctx: click.Context, /, corpus: Path, quiet: bool, promote: str | None, form: str, **options: Any) -> int:
     """Draw calls that nobody declared, and keep what fails.
 
     Calls come from the parameter space that each operator declares: valid, just valid, just invalid, wrong in two ways,
@@ -89,6 +91,7 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, promote: str | Non
       mluops-test fuzz --backend c:./libk.so --valid -k voxel        valid calls of the operators with voxels
       mluops-test fuzz --promote ball_query/failed-values-idx-2a923d --root .   make a finding a declared case
       mluops-test fuzz --backend mlu --cluster tcp://node1:8786      on many machines: mluops-test docs many-machines
+      mluops-test fuzz --backend c:./libk.so --format json           for programs
     """  # noqa: E501 - a line of the help page
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo_error, one_interrupt
@@ -113,7 +116,13 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, promote: str | Non
             from mluops_gtest.cluster.session import fuzz_on_cluster
 
             report = fuzz_on_cluster(request, session, progress.start, progress, echo_error)
-    print_page(stdout(), _page(report, run.repro_options(), corpus))
+    if form == "json":
+        from mluops_gtest.cli.echo import print_json
+        from mluops_gtest.documents import to_json
+
+        print_json(to_json(report))
+    else:
+        print_page(stdout(), _page(report, run.repro_options(), corpus))
     return int(fuzz_exit_code(report))
 
 

@@ -1,7 +1,6 @@
 """`mluops-test gate` and `mluops-test compare`: may a change be merged, and what differs between two runs?"""
 
 import datetime
-import json
 import math
 import os
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from mluops_gtest.base.errors import ExitCode, UsageError
 from mluops_gtest.base.files import replace_text
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import pluralize, short_value
-from mluops_gtest.cli.echo import echo, echo_error
+from mluops_gtest.cli.echo import echo, echo_error, print_json
 from mluops_gtest.cli.options import (
     LATEST,
     RESULTS,
@@ -192,7 +191,7 @@ def _print(decision: "Decision", form: str, against: str) -> None:
     if form == "table":
         print_page(stdout(), _decision_page(decision))
     elif form == "json":
-        echo(json.dumps(decision_to_json(decision), indent=1, ensure_ascii=False, allow_nan=False))
+        print_json(decision_to_json(decision))
     elif form == "gitlab":
         echo(gitlab(decision, against))
     else:
@@ -382,7 +381,7 @@ def compare_runs(before: Path, after: Path, everything: bool, gate: bool, form: 
 
     both = compare(read_report(before), read_report(after))
     if form == "json":
-        echo(json.dumps(comparison_to_json(both), indent=1, allow_nan=False))
+        print_json(comparison_to_json(both))
     else:
         from mluops_gtest.cli.terminal import print_page, stdout
 

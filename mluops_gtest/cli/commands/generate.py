@@ -4,7 +4,7 @@ import datetime
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,7 @@ from mluops_gtest.cli.options import (
     flag_option,
     format_option,
     jobs_option,
+    json_option,
     selection_options,
     value_option,
 )
@@ -96,7 +97,8 @@ def _written(produced: "list[Produced]", target: "Target") -> str:
 @click.command("verify")
 @selection_options
 @file_options
-def verify(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_paths: bool) -> int:
+@json_option()
+def verify(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_paths: bool, form: str) -> int:
     """Recompute every stored baseline from its stored inputs and report differences.
 
     It also compares every expected status with the answer of the operator's checks.
@@ -105,16 +107,18 @@ def verify(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_pat
       mluops-test verify                       the default set
       mluops-test verify --tag network         the network scales
       mluops-test verify my_cases/             files of your own
+      mluops-test verify --format json         for programs
     """
     from mluops_gtest.catalog.produce import verify_case
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.cli.echo import echo
+    from mluops_gtest.cli.echo import echo, print_json
     from mluops_gtest.cli.terminal import stderr, track
 
     session = Session(roots)
     chosen = session.select(query).cases
     source = session.source(chosen, strict=strict, allow_outside_paths=allow_outside_paths)
-    verified = differing = skipped = 0
+    cases: list[dict[str, Any]] = []
+    counts: Counter[str] = Counter()
     for selected in track(chosen, len(chosen), stderr()):
         why_not, found = "", []
         try:
@@ -130,15 +134,21 @@ def verify(query: Query, roots: tuple[str, ...], strict: bool, allow_outside_pat
             found = [str(error)]
             if isinstance(error, UndefinedCallError) and not strict and selected.draft is None:
                 why_not = f"{case.operator} does not define this call: {error.why}"
-        if why_not:
-            skipped += 1
-            echo(f"skipped {selected.id}: {why_not}")
-        elif found:
-            differing += 1
-            echo(f"differs {selected.id}: {'; '.join(found)}")
-        else:
-            verified += 1
-    echo(f"{verified} verified, {differing} {'differs' if differing == 1 else 'differ'}, {skipped} skipped")
+        verdict = "skipped" if why_not else "differs" if found else "verified"
+        reasons = [why_not] if why_not else found
+        counts[verdict] += 1
+        if form == "json":
+            cases.append({"case": selected.id, "verdict": verdict, "reasons": reasons})
+        elif reasons:
+            echo(f"{verdict} {selected.id}: {'; '.join(reasons)}")
+    verified, differing, skipped = (counts[verdict] for verdict in ("verified", "differs", "skipped"))
+    if form == "json":
+        from mluops_gtest.documents import VERIFY
+        from mluops_gtest.results.shapes import fill
+
+        print_json(fill(VERIFY, verified=verified, differing=differing, skipped=skipped, cases=cases))
+    else:
+        echo(f"{verified} verified, {differing} {'differs' if differing == 1 else 'differ'}, {skipped} skipped")
     if differing:
         return int(ExitCode.CONTENT)
     return int(ExitCode.OK if verified else ExitCode.EMPTY)

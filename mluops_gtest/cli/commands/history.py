@@ -2,7 +2,7 @@
 
 import contextlib
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from rich.table import Table
 from mluops_gtest.base.errors import UnknownNameError, UsageError
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import label_words, pluralize
-from mluops_gtest.cli.options import RESULTS, together, value_option
+from mluops_gtest.cli.options import RESULTS, json_option, together, value_option
 from mluops_gtest.core.outcome import DRIFT_FACTOR
 from mluops_gtest.results.history import CaseTrend, CauseTrend, Point, ReadingGrowth, Run, sparkline
 from mluops_gtest.results.reports.terminal import FOLD, RIGHT, escape, table_of
@@ -132,6 +132,7 @@ _run_options = together(
         multiple=True,
     ),
     _db_option,
+    json_option(),
 )
 
 
@@ -148,6 +149,7 @@ def command() -> None:
       mluops-test history trend --op voxel_pooling_forward   every case of an operator, with sparklines
       mluops-test history trend --op voxel_pooling_forward --label git.branch=main
       mluops-test history causes                             why cases failed, since when and until when
+      mluops-test history show --format json                 for programs
       mluops-test history add results --db /ci/history.sqlite
     """
 
@@ -181,7 +183,7 @@ def add(results: tuple[Path, ...], db: Path | None) -> None:
 @click.argument("case", required=False)
 @_run_options
 @no_garbage_collection()
-def show(case: str | None, db: Path | None, **which: Any) -> None:
+def show(case: str | None, db: Path | None, form: str, **which: Any) -> None:
     """Show the runs, or one case in all of them.
 
     With a case id: its outcome in each run, how often it passed and was flaky, and whether its accuracy drifts.
@@ -190,19 +192,27 @@ def show(case: str | None, db: Path | None, **which: Any) -> None:
       mluops-test history show
       mluops-test history show get_indice_pairs/subm_line
     """
-    from mluops_gtest.cli.terminal import print_page, stdout
-
     with _open_runs(db, **which) as (history, runs):
         trends = history.trends(runs, case=case) if case is not None else ()
         for successor in _successors(case):
             trends += history.trends(runs, case=successor)
         known = history.names("name") if case is not None and not trends else ()
-    if case is None:
-        print_page(stdout(), [runs_page(runs)])
-        return
-    if not trends:
+    if case is not None and not trends:
         raise UsageError(_unknown_case(case, known))
-    print_page(stdout(), case_page(trends))
+    _print(form, [runs_page(runs)] if case is None else case_page(trends), runs=runs, cases=trends)
+
+
+def _print(form: str, page: Iterable[Table | str], **parts: Any) -> None:
+    """Print the page, or the runs with what was asked for of them."""
+    if form == "json":
+        from mluops_gtest.cli.echo import print_json
+        from mluops_gtest.documents import history_to_json
+
+        print_json(history_to_json(**parts))
+    else:
+        from mluops_gtest.cli.terminal import print_page, stdout
+
+        print_page(stdout(), page)
 
 
 def _successors(case: str | None) -> tuple[str, ...]:
@@ -221,7 +231,7 @@ def _successors(case: str | None) -> tuple[str, ...]:
 @click.option("--op", "operator", required=True, help="The operator, e.g. --op get_indice_pairs.")
 @_run_options
 @no_garbage_collection()
-def trend(operator: str, db: Path | None, **which: Any) -> None:
+def trend(operator: str, db: Path | None, form: str, **which: Any) -> None:
     """Show every case of an operator over time; the cases that flip most come first.
 
     Each line shows the outcomes of a case, its flake rate, the drift of its accuracy, and its time. Old runs are on the
@@ -230,20 +240,18 @@ def trend(operator: str, db: Path | None, **which: Any) -> None:
     Examples:
       mluops-test history trend --op voxel_pooling_forward --last 50
     """
-    from mluops_gtest.cli.terminal import print_page, stdout
-
     with _open_runs(db, **which) as (history, runs):
         trends = history.trends(runs, operator=operator)
         known = history.names("operator")
     if operator not in known:
         raise UnknownNameError("operator", operator, known)
-    print_page(stdout(), trend_page(trends, runs))
+    _print(form, trend_page(trends, runs), runs=runs, cases=trends)
 
 
 @command.command("causes")
 @_run_options
 @no_garbage_collection()
-def causes(db: Path | None, **which: Any) -> None:
+def causes(db: Path | None, form: str, **which: Any) -> None:
     """Show why cases failed over time: each cause with the runs that it was first and last seen in.
 
     Runs that were added by an earlier version have no causes.
@@ -251,11 +259,9 @@ def causes(db: Path | None, **which: Any) -> None:
     Examples:
       mluops-test history causes --last 50
     """
-    from mluops_gtest.cli.terminal import print_page, stdout
-
     with _open_runs(db, **which) as (history, runs):
         found = history.causes(runs)
-    print_page(stdout(), causes_page(found, runs))
+    _print(form, causes_page(found, runs), runs=runs, causes=found)
 
 
 @contextlib.contextmanager

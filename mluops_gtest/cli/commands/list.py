@@ -11,13 +11,14 @@ import click
 from mluops_gtest.base.errors import ContentError, ExitCode, UsageError
 from mluops_gtest.base.files import replace_text
 from mluops_gtest.base.text import pluralize, strip_to_line
-from mluops_gtest.cli.echo import echo
+from mluops_gtest.cli.echo import echo, print_json
 from mluops_gtest.cli.options import (
     complete_ids,
     complete_operators,
     file_options,
     flag_option,
     format_option,
+    json_option,
     reseed_option,
     root_option,
     selection_options,
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
     from mluops_gtest.casefiles.lock import LockEntry
     from mluops_gtest.catalog.operators import Operators
-    from mluops_gtest.catalog.selection import Selected, Session
+    from mluops_gtest.catalog.selection import Catalogue, Selected, Session
+    from mluops_gtest.core.declaration import ParamField
     from mluops_gtest.core.operator import Operator
     from mluops_gtest.core.operator_parts import CApi
     from mluops_gtest.core.tensor import Criterion, Tensor
@@ -155,9 +157,7 @@ def command(query: Query, roots: tuple[str, ...], form: str) -> int:
 
     listing = Listing(session, cases)
     if form == "json":
-        import json
-
-        echo(json.dumps(listing.records(), indent=1, ensure_ascii=False))
+        print_json(listing.records())
     else:
         echo("\n".join(listing.table()))
         echo(pluralize(len(cases), "case") + (f", {listing.broken} broken" if listing.broken else ""))
@@ -173,14 +173,16 @@ _LONG = 16
 @root_option
 @reseed_option
 @file_options
+@json_option()
 @click.pass_context
-def show(ctx: click.Context, /, roots: tuple[str, ...], case: str, **reading: Any) -> None:
+def show(ctx: click.Context, /, roots: tuple[str, ...], case: str, form: str, **reading: Any) -> None:
     """Show one case: tensors with their value ranges, parameters, criteria, expected status, a repro line.
 
     Examples:
       mluops-test show masked_im2col_forward/edge_top_float
       mluops-test show path/to/case.prototxt
       mluops-test show masked_im2col_forward/edge_top_float --reseed 7
+      mluops-test show masked_im2col_forward/edge_top_float --format json
     """
     from mluops_gtest.catalog.root import root_words
     from mluops_gtest.catalog.selection import Session
@@ -191,15 +193,50 @@ def show(ctx: click.Context, /, roots: tuple[str, ...], case: str, **reading: An
     source = session.source((chosen,), **reading)
     loaded = source.load(chosen.id)
     note = "; ".join(filter(None, (chosen.note, chosen.draft.note if chosen.draft else "")))
+    operator = session.catalogue.operators.get(loaded.operator)
+    options = [*root_words(roots, ctx.obj)]
+    if loaded.reseeded is not None:
+        options += ["--reseed", str(loaded.reseeded.number)]
+    repro = shlex.join(["mluops-test", "run", loaded.id, *options])
+    if form == "json":
+        print_json(_case_to_json(loaded, operator, note, repro))
+        return
     console = stdout()
-    for part in _page(loaded, session.catalogue.operators.get(loaded.operator), note, root_words(roots, ctx.obj)):
+    for part in _page(loaded, operator, note, repro):
         if isinstance(part, str):
             console.print(part)
         else:
             whole_table(console, part)
 
 
-def _page(case: "Case", operator: "Operator | None", note: str, root_options: Iterator[str]) -> "Iterator[Table | str]":
+def _case_to_json(case: "Case", operator: "Operator | None", note: str, repro: str) -> dict[str, Any]:
+    """The same for programs."""
+    from mluops_gtest.documents import SHOW
+    from mluops_gtest.results.shapes import Overlay, fill
+
+    inputs, outputs = (
+        [Overlay(one.desc, id=one.id, **(_value_figures(one) or dict.fromkeys(_FIGURES))) for one in tensors]
+        for tensors in (case.inputs, case.outputs)
+    )
+    criteria = [
+        {"output": name, "criterion": one.kind.canonical.value, "threshold": one.threshold}
+        for name, required in _criteria_of(case, operator).items()
+        for one in required or ()
+    ]
+    own = {"inputs": inputs, "outputs": outputs, "criteria": criteria, "expect": describe_expect(case.expect)}
+    return fill(SHOW, case, supported=operator is not None, note=note, repro=repro, **own)
+
+
+def _criteria_of(case: "Case", operator: "Operator | None") -> "dict[str, tuple[Criterion, ...] | None]":
+    """What each output is held to; None: it is not compared."""
+    required = {}
+    for tensor, criteria in zip(case.outputs, case.criteria, strict=True):
+        usual = operator.usual_criteria(tensor.id, tensor.desc.dtype, case.facts) if operator else ()
+        required[tensor.id] = criteria if criteria is None else criteria or usual
+    return required
+
+
+def _page(case: "Case", operator: "Operator | None", note: str, repro: str) -> "Iterator[Table | str]":
     """Yields the parts of the page in order."""
     from mluops_gtest.results.reports.terminal import escape, table_of
 
@@ -210,30 +247,23 @@ def _page(case: "Case", operator: "Operator | None", note: str, root_options: It
         if line:
             yield escape(line)
     yield ""
-    figures = ("min", "max", "mean", "zero", "nonfinite")
-    table = table_of((("tensor", "", "dtype", "layout", "dims"), {}), (figures, {"justify": "right"}))
+    table = table_of((("tensor", "", "dtype", "layout", "dims"), {}), (_FIGURES, {"justify": "right"}))
     for direction, tensors in (("in", case.inputs), ("out", case.outputs)):
         for tensor in tensors:
             desc = tensor.desc
             dims = str(list(desc.dims)) + (f" strides {list(desc.strides)}" if desc.strides else "")
             facts = (escape(tensor.id), direction, desc.dtype.value, desc.layout.value, escape(dims))
-            table.add_row(*facts, *_value_figures(tensor))
+            table.add_row(*facts, *_figures_in_words(tensor))
     yield table
     yield ""
     for name, value in case.params.items():
         yield escape(f"{name} = {_shorten(value)}")
     yield ""
-    for tensor, criteria in zip(case.outputs, case.criteria, strict=True):
-        if criteria is None:
-            yield escape(f"{tensor.id}: not compared")
-            continue
-        usual = operator.usual_criteria(tensor.id, tensor.desc.dtype, case.facts) if operator else ()
-        required = criteria or usual
-        words = ", ".join(f"{c.kind.canonical.value} ≤ {c.threshold:g}" for c in required) or "no criterion"
-        yield escape(f"{tensor.id}: {words}")
+    for name, required in _criteria_of(case, operator).items():
+        listed = (f"{one.kind.canonical.value} ≤ {one.threshold:g}" for one in required or ())
+        yield escape(f"{name}: {'not compared' if required is None else ', '.join(listed) or 'no criterion'}")
     yield escape("expects: " + ", ".join(f"{key} {value}" for key, value in describe_expect(case.expect).items()))
     yield "baseline: " + ("stored" if case.baseline_stored else "recomputed with the reference (device CPU)")
-    options = [*root_options]
     if (reseeded := case.reseeded) is not None:
         words = f"of --reseed {reseeded.number}"
         if reseeded.fixed:
@@ -241,19 +271,28 @@ def _page(case: "Case", operator: "Operator | None", note: str, root_options: It
         elif reseeded.redraws:
             words += f", draw {reseeded.redraws + 1}: those before missed the case's conditions"
         yield escape(f"values: {words}")
-        options += ["--reseed", str(reseeded.number)]
-    yield escape("repro: " + shlex.join(["mluops-test", "run", case.id, *options]))
+    yield escape(f"repro: {repro}")
 
 
-def _value_figures(tensor: "Tensor") -> tuple[str, ...]:
+_FIGURES = ("min", "max", "mean", "zero", "nonfinite")
+
+
+def _figures_in_words(tensor: "Tensor") -> tuple[str, ...]:
+    """Range and mean, then the shares in percent."""
+    figures = _value_figures(tensor)
+    if figures is None:
+        return ("no values" if tensor.data is None else "", "", "", "", "")
+    *amounts, zero, nonfinite = figures.values()
+    return (*(f"{figure:.6g}" for figure in amounts), f"{zero:.1%}", f"{nonfinite:.1%}")
+
+
+def _value_figures(tensor: "Tensor") -> dict[str, float] | None:
     """Range and mean of the finite values, shares of all; in blocks, so that no large tensor is copied to float64."""
     import numpy as np
 
     dtype = tensor.desc.dtype
-    if tensor.data is None:
-        return ("no values", "", "", "", "")
-    if tensor.values.size == 0 or not (dtype.is_float or dtype.is_integer):
-        return ("",) * 5
+    if tensor.data is None or tensor.values.size == 0 or not (dtype.is_float or dtype.is_integer):
+        return None
     flat = tensor.values.reshape(-1)
     low, high, total, zeros, finite_count = np.inf, -np.inf, 0.0, 0, 0
     for start in range(0, flat.size, _BLOCK):
@@ -265,8 +304,8 @@ def _value_figures(tensor: "Tensor") -> tuple[str, ...]:
             low, high = min(low, float(finite.min())), max(high, float(finite.max()))
             total += float(finite.sum())
     mean = total / finite_count if finite_count else np.nan
-    shares = (zeros / flat.size, 1 - finite_count / flat.size)
-    return (*(f"{figure:.6g}" for figure in (low, high, mean)), *(f"{share:.1%}" for share in shares))
+    figures = (low, high, mean, zeros / flat.size, 1 - finite_count / flat.size)
+    return dict(zip(_FIGURES, map(float, figures), strict=True))
 
 
 def _shorten(value: object) -> str:
@@ -283,13 +322,17 @@ _MIN_WIDTH_FOR_SUMMARIES = 110
 @flag_option("--c as_c", "Print the C prototypes of the operator, or a whole header for all operators.")
 @flag_option("--page as_page", "Print the operator's page for readers, in Markdown.")
 @value_option("--out", "file", "Write the page there, e.g. --out ball_query.md.")
+@json_option()
 @root_option
-def operators(roots: tuple[str, ...], operator: str | None, as_c: bool, as_page: bool, out: Path | None) -> None:
+def operators(
+    roots: tuple[str, ...], operator: str | None, as_c: bool, as_page: bool, out: Path | None, form: str
+) -> None:
     """Show the known operators; with a name, show everything about that operator.
 
     Examples:
       mluops-test ops                            all known operators
       mluops-test ops dynamic_scatter_backward   one operator: tensors, parameters, ordered checks
+      mluops-test ops --format json              everything about each, for programs
       mluops-test ops voxel_pooling_forward --c  its C prototypes
       mluops-test ops --c > my_api.h             a whole header: common types and all operators
       mluops-test ops ball_query --page --out ball_query.md   a page for readers: checks, rulings, network shapes, cases
@@ -299,6 +342,8 @@ def operators(roots: tuple[str, ...], operator: str | None, as_c: bool, as_page:
     catalogue = Session(roots).catalogue
     if (as_page and (operator is None or as_c)) or (out is not None and not as_page):
         raise UsageError("Say `ops OPERATOR --page`, with --out FILE where the page is to be written.")
+    if form == "json" and (as_page or as_c):
+        raise UsageError("--format json is for what `ops` says of operators; leave out --page and --c.")
     if as_page and operator is not None:
         from mluops_gtest.cli.operator_page import operator_page
 
@@ -310,6 +355,9 @@ def operators(roots: tuple[str, ...], operator: str | None, as_c: bool, as_page:
         return
     if as_c:
         echo(_c_declarations(catalogue.operators, operator))
+        return
+    if form == "json":
+        print_json(_operators_to_json(catalogue, operator))
         return
     from mluops_gtest.cli.terminal import stdout, whole_table
     from mluops_gtest.core.operator_parts import C_API
@@ -333,6 +381,33 @@ def operators(roots: tuple[str, ...], operator: str | None, as_c: bool, as_page:
         console.print(table)
     else:
         whole_table(console, table)
+
+
+def _operators_to_json(catalogue: "Catalogue", name: str | None) -> dict[str, Any]:
+    from mluops_gtest.cli.operator_page import criteria_in_words
+    from mluops_gtest.core.operator_parts import C_API
+    from mluops_gtest.documents import OPS
+    from mluops_gtest.results.shapes import Overlay, fill
+
+    known, counts = catalogue.operators, Counter(draft.operator for draft in catalogue.drafts.values())
+    operators = [
+        Overlay(
+            one,
+            inputs=one.arguments,
+            cases=counts[one.name],
+            functions=[signature.function.name for signature in known.part(one.name, C_API) or ()],
+            outputs=[Overlay(spec, criteria=criteria_in_words(spec)) for spec in one.outputs],
+            params=[Overlay(field, type=_param_type(field)) for field in one.param_fields],
+            recipes=sorted(one.recipes),
+        )
+        for one in ([known.find(name)] if name is not None else known.values())
+    ]
+    return fill(OPS, operators=operators)
+
+
+def _param_type(field: "ParamField") -> str:
+    kind = field.enum.name if field.enum else field.type
+    return f"{kind}[]" if field.label == "repeated" else kind
 
 
 def _c_declarations(operators: "Operators", name: str | None) -> str:
@@ -366,9 +441,8 @@ def _operator_page(operator: "Operator", c_functions: "CApi") -> "Iterator[Table
     else:
         table = table_of((("\nparameter", "\ntype", "\ndefault"), FOLD))
         for field in operator.param_fields:
-            kind = field.enum.name if field.enum else field.type
             default = "result" if field.result else "" if field.default is None else str(field.default)
-            table.add_row(field.name, escape(f"{kind}[]" if field.label == "repeated" else kind), default)
+            table.add_row(field.name, escape(_param_type(field)), default)
         yield table
     yield f"recipes: {', '.join(sorted(operator.recipes))}\n"
     table = table_of((("check, in order", "answers", "rule", "document"), FOLD))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mluops_gtest.base.errors import ExitCode, UnwritableError, UsageError
 from mluops_gtest.base.files import CASE_SUFFIXES, TEXT, place_below, replace_text
-from mluops_gtest.cli.echo import echo, echo_error, one_interrupt
+from mluops_gtest.cli.echo import echo, echo_error, one_interrupt, print_json
 from mluops_gtest.cli.options import (
     adapter_options,
     backend_option,
@@ -22,6 +22,7 @@ from mluops_gtest.cli.options import (
     file_options,
     flag_option,
     isolate_option,
+    json_option,
     root_option,
     run_option,
     timeout_option,
@@ -62,6 +63,7 @@ _MAX_NAME: Final = 100
 @elementwise_option
 @run_option("reseed", "Begin with the values of `run --reseed N`, e.g. --reseed 7.", metavar="N")
 @flag_option("-q --quiet", "Print only the name of the file.")
+@json_option()
 @root_option
 @file_options
 @click.pass_context
@@ -75,6 +77,7 @@ def command(
     standalone: str | None,
     calls: int,
     quiet: bool,
+    form: str,
     **options: Any,
 ) -> int:
     """Find the smallest case that fails on a backend for the same cause as CASE, an id or a case file.
@@ -91,12 +94,14 @@ def command(
       mluops-test minimise get_indice_pairs/subm_3x3x3 -b c:./libmykernels.so --standalone c
       mluops-test minimise ball_query/random_8_float -b my_kernels.py --standalone py
       mluops-test minimise hangs.prototxt -b my_kernels.py --timeout 5
+      mluops-test minimise ball_query/random_8_float -b my_kernels.py --format json   for programs
     """
     from mluops_gtest.casefiles.schema import Schema
     from mluops_gtest.casefiles.writer import write_case
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.standalone import describe_failure, standalone_of
     from mluops_gtest.core.operator_parts import REDUCTIONS
+    from mluops_gtest.documents import to_json
     from mluops_gtest.running.options import RunOptions
     from mluops_gtest.running.plan import refuse
     from mluops_gtest.search.minimise import minimise_case
@@ -107,26 +112,32 @@ def command(
     request = RunOptions(Query((case,)), roots, backend, settings=settings, **options)
     refuse(request)
     target = _target(out, chosen.id)
-    form = None if standalone is None else standalone_of(standalone, backend, request.runtime)
+    alone = None if standalone is None else standalone_of(standalone, backend, request.runtime)
     with one_interrupt(), _progress(quiet) as report_step:
         smallest, confirmed, operator = minimise_case(session, request, case, calls, report_step)
     if not smallest.fails:
+        if form == "json":
+            print_json(to_json(smallest))
         return int(_report_passing(smallest.result, backend))
     operators = session.catalogue.operators
     reductions = operators.part(operator.name, REDUCTIONS)
     write_case(replace(smallest.case, id=target.stem), operator, target, Schema.of(operators.values()), readable=True)
     # Nothing changed, so that the words of the call say it exactly.
     as_typed = smallest.is_unchanged and chosen.draft is not None and chosen.draft.is_typed
-    lines = [
-        *_describe_search(smallest, confirmed, operator, has_reductions=bool(reductions)),
-        f"case:  {target}",
-        f"repro: {shlex.join(['mluops-test', 'run', case if as_typed else str(target), *request.repro_options()])}",
-    ]
-    if form is not None:
-        path = target.with_suffix(form.suffix)
-        replace_text(path, form.text(describe_failure(smallest.case, confirmed, operator, operators), path))
-        lines.append(f"alone: {form.command(path)}")
-    echo(str(target) if quiet else "\n".join(lines))
+    repro = ["mluops-test", "run", case if as_typed else str(target), *request.repro_options()]
+    names = {"file": str(target), "repro": shlex.join(repro)}
+    if alone is not None:
+        path = target.with_suffix(alone.suffix)
+        replace_text(path, alone.text(describe_failure(smallest.case, confirmed, operator, operators), path))
+        names["standalone"] = alone.command(path)
+    if form == "json":
+        print_json(to_json(replace(smallest, result=confirmed), **names))
+    elif quiet:
+        echo(str(target))
+    else:
+        heads = {"file": "case: ", "repro": "repro:", "standalone": "alone:"}
+        lines = _describe_search(smallest, confirmed, operator, has_reductions=bool(reductions))
+        echo("\n".join([*lines, *(f"{heads[name]} {words}" for name, words in names.items())]))
     return int(ExitCode.INTERRUPTED if smallest.interrupted else ExitCode.OK)
 
 

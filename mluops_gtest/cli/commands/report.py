@@ -9,7 +9,7 @@ import click
 from mluops_gtest.base.errors import UsageError
 from mluops_gtest.base.gc_tuning import no_garbage_collection
 from mluops_gtest.base.text import pluralize
-from mluops_gtest.cli.options import RESULTS, flag_option, format_option, lang_option, value_option
+from mluops_gtest.cli.options import RESULTS, flag_option, format_option, json_option, lang_option, value_option
 from mluops_gtest.core.cause import format_reason
 from mluops_gtest.core.explanation import Explanation
 from mluops_gtest.core.readings import format_explanation, format_headline, format_support
@@ -58,6 +58,7 @@ def command(
       mluops-test report results --format markdown --reference-times gpu.yaml   beside the times of a competitor
       mluops-test report results --format text                      the summary again, with every failed case
       mluops-test report results --format junit -o junit.xml        for the CI system
+      mluops-test report results --format sarif -o crashes.sarif    crashes at their lines, for code scanning
       mluops-test report results --against baseline.json -o report.html
       mluops-test report results --history .mluops-test/history.sqlite -o report.html
       mluops-test report numpy-run torch-run mlu-run -o matrix.html   several backends, machines or commits side by side
@@ -206,9 +207,10 @@ def _describe_example(case: str, explanation: Explanation, lang: str) -> Iterato
 @click.command("explain")
 @click.argument("results", type=RESULTS)
 @click.option("--op", metavar="OP", help="Only this operator, e.g. --op voxel_pooling_forward.")
-@lang_option("Language of the explanations, e.g. --lang zh.")
+@json_option()
+@lang_option("Language of the explanations, e.g. --lang zh; JSON is in English.")
 @no_garbage_collection()
-def explain(results: Path, op: str | None, lang: str) -> None:
+def explain(results: Path, op: str | None, form: str, lang: str) -> None:
     """Say what is wrong in RESULTS, a results folder or a report.json: where, how, and in which cases.
 
     Failures with one cause stand together under one headline. The exit code is 0 even if cases failed: `mluops-test
@@ -219,6 +221,7 @@ def explain(results: Path, op: str | None, lang: str) -> None:
       mluops-test explain latest                           of the newest run under ./mluops-results
       mluops-test explain results --op get_indice_pairs    of one operator
       mluops-test explain report.json --lang zh            in Chinese
+      mluops-test explain results --format json            for programs
     """
     from mluops_gtest.base.errors import NothingSelectedError, suggestion
     from mluops_gtest.cli.terminal import print_page, stdout
@@ -228,4 +231,11 @@ def explain(results: Path, op: str | None, lang: str) -> None:
     known = sorted({result.operator for result in report.results})
     if op is not None and op not in known:
         raise NothingSelectedError(f"{results} has no case of {op!r}.{suggestion(op, known)}")
-    print_page(stdout(), _page(report, op, lang))
+    if form == "json":
+        from mluops_gtest.cli.echo import print_json
+        from mluops_gtest.documents import to_json
+        from mluops_gtest.results.writer import causes_of
+
+        print_json(to_json(causes_of(report, op)))
+    else:
+        print_page(stdout(), _page(report, op, lang))

@@ -3,7 +3,7 @@
 import contextlib
 import datetime
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,6 +15,7 @@ from mluops_gtest.cli.options import (
     REPORT_FILES,
     GroupedCommand,
     flag_option,
+    json_option,
     options_from,
     run_options,
     selection_options,
@@ -23,6 +24,7 @@ from mluops_gtest.cli.options import (
     value_option,
 )
 from mluops_gtest.core.case import LARGEST_RESEED, NAMED_TAGS, Query
+from mluops_gtest.version import __version__
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,8 +40,10 @@ if TYPE_CHECKING:
     from mluops_gtest.running.plan import RunPlan
     from mluops_gtest.running.session import FinishedRun, OpenBackend, Opener
 
+# Gets the report while its files are open, the exit code, the folder and what could not be written; returns the code.
+Tell = Callable[..., int]
 # Options allowed beside --resume: they change what is printed or where it runs, not what is run.
-_BESIDE_RESUME = {"resume", "quiet", "verbose", "durations", "cluster"}
+_BESIDE_RESUME = {"resume", "quiet", "verbose", "durations", "cluster", "form"}
 _MAX_ROWS = 60
 _ABSENT = "–"
 
@@ -63,7 +67,7 @@ class _RunCommand(GroupedCommand):
         "How fast it is": ("perf", "warmup", "samples", "cold_cache", "device_spec"),
         "Where results go": (
             *("out", "overwrite", "resume", "save_outputs", *REPORT_FILES, "labels"),
-            *("quiet", "verbose", "durations"),
+            *("quiet", "verbose", "durations", "form"),
         ),
     }
 
@@ -86,6 +90,7 @@ class _RunCommand(GroupedCommand):
     default=0,
     show_default=False,
 )
+@json_option(words="What to print, e.g. --format json: one object; all else goes to stderr.")
 @run_options("strict", "allow_outside_paths")
 @click.pass_context
 def command(
@@ -96,6 +101,7 @@ def command(
     quiet: bool,
     verbose: bool,
     durations: int,
+    form: str,
     **given: Any,
 ) -> int:
     """Run cases on a backend and judge the results.
@@ -127,6 +133,7 @@ def command(
       mluops-test run --failed latest                     what did not pass last time, the smallest case first
       mluops-test run --resume results                    go on after a crash, Ctrl-C or a full disk
       mluops-test run --out results --overwrite           the same folder again
+      mluops-test run ball_query -x --format json         for programs: the summary and the causes of failures
     """
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo, echo_error
@@ -135,10 +142,18 @@ def command(
     from mluops_gtest.running.session import early_fork_server, opener_here
     from mluops_gtest.running.settings import unfit_settings
 
+    def tell(report: "RunReport", code: ExitCode, folder: Path | None = None, errors: Sequence[str] = ()) -> int:
+        if form == "json":
+            from mluops_gtest.cli.echo import print_json
+            from mluops_gtest.documents import to_json
+
+            print_json(to_json(report, exit_code=code, folder=str(folder or ""), errors=errors))
+        return int(code)
+
     verbosity = -1 if quiet else int(verbose)
     if resume is not None:
         _refuse_beside_resume(ctx)
-        return _resume(resume, verbosity, durations, given["cluster"])
+        return _resume(resume, verbosity, durations, given["cluster"], tell)
     given["reseed"] = _seed(given["reseed"], given["shard"])
     options = options_from(ctx, query, given)
     # Defaults that do not fit are left out; the same options, typed, are refused.
@@ -152,14 +167,16 @@ def command(
 
         plan = plan_run(options, Session(options.roots), lambda words: echo_error(f"warning: {words}"))
         if not plan.cases:
+            from mluops_gtest.core.report import RunReport
+
             echo("This shard has no cases.")
-            return int(ExitCode.OK)
+            return tell(RunReport(__version__, {}, {}, {}, "", 0.0, ()), ExitCode.OK)
         for draft in (case.draft for case in plan.cases if case.draft is not None and case.draft.is_typed):
             expected = draft.expect.check and f"  (the check {draft.expect.check} answers {draft.expect.status.name})"
             echo(f"{draft.id}{expected or ''}")
         with _new_folder(options) as folder:
             check_reports(options.reports, folder.path)
-            return int(_execute(plan, folder, verbosity, durations, opener_here(fork_server)))
+            return _execute(plan, folder, verbosity, durations, opener_here(fork_server), tell)
 
 
 def _seed(reseed: int | str | None, shard: str | None) -> int | None:
@@ -185,7 +202,7 @@ def _refuse_beside_resume(ctx: click.Context) -> None:
         raise UsageError(f"--resume reads all options from the folder's run.json; leave out {', '.join(given)}.")
 
 
-def _resume(path: Path, verbosity: int, durations: int, cluster: str | None) -> int:
+def _resume(path: Path, verbosity: int, durations: int, cluster: str | None, tell: Tell) -> int:
     from mluops_gtest.base.typed_files import convert
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.echo import echo
@@ -204,12 +221,12 @@ def _resume(path: Path, verbosity: int, durations: int, cluster: str | None) -> 
             report = read_report(path)
             if not report.interrupted:
                 echo(f"{path}: the run is finished; nothing is left to run.")
-                return int(report.exit_code)
+                return tell(report, report.exit_code, path)
         session = Session(options.roots)
         check_reports(options.reports, path)
         cases = session.select(Query(planned.cases)).cases if planned.cases else ()
         plan = RunPlan(options, session, cases, planned.left_out, done=read_done(path))
-        return int(_execute(plan, folder, verbosity, durations, opener_here()))
+        return _execute(plan, folder, verbosity, durations, opener_here(), tell)
 
 
 def _new_folder(options: "RunOptions") -> "ResultsFolder":
@@ -223,8 +240,8 @@ def _new_folder(options: "RunOptions") -> "ResultsFolder":
 
 
 def _execute(
-    plan: "RunPlan", folder: "ResultsFolder", verbosity: int, durations: int, open_backend: "Opener"
-) -> ExitCode:
+    plan: "RunPlan", folder: "ResultsFolder", verbosity: int, durations: int, open_backend: "Opener", tell: Tell
+) -> int:
     """Run the planned cases into the folder, and print what comes of them."""
     from mluops_gtest.backends.registry import is_native
     from mluops_gtest.cli.echo import echo, echo_error, one_interrupt
@@ -247,7 +264,8 @@ def _execute(
     with contextlib.ExitStack() as files:
         with one_interrupt(), contextlib.closing(progress):
             finished = files.enter_context(run_session(plan, source, open_backend, listeners, folder))
-        code = _print_end(finished, options, folder, reporter, verbosity)
+        code, errors = _print_end(finished, options, folder, reporter, verbosity)
+        answer = tell(finished.report, code, folder.path, errors)
     if finished.report.interrupted:
         echo(f"Interrupted. To run what is left: {shlex.join(['mluops-test', 'run', '--resume', str(folder.path)])}")
     # A user who selected cases knows that the rest is left out.
@@ -256,7 +274,7 @@ def _execute(
             f"{plan.left_out} declared cases were not selected; --all selects all except those tagged "
             f"{', '.join(NAMED_TAGS)}; --tag network the network scales."
         )
-    return code
+    return answer
 
 
 def _opener_on_cluster(listeners: "list[Listener]", progress: "RunProgress") -> "Opener":
@@ -287,18 +305,19 @@ def _print_end(
     folder: "ResultsFolder",
     reporter: "TerminalReporter",
     verbosity: int,
-) -> ExitCode:
-    """Print the summary and write the reports that were asked for; the exit code with all that could not be written."""
+) -> tuple[ExitCode, list[str]]:
+    """Print the summary and write the reports that were asked for; the exit code, and all that could not be written."""
     from mluops_gtest.cli.echo import echo, echo_error
     from mluops_gtest.cli.terminal import stdout
     from mluops_gtest.results.reports.files import write_reports
 
-    code = finished.report.exit_code
+    code, errors = finished.report.exit_code, []
 
     def complain_of(troubles: Iterable[HarnessError]) -> None:
         nonlocal code
         for trouble in troubles:
             echo_error(f"error: {trouble}")
+            errors.append(str(trouble))
             code = ExitCode.worst([trouble.exit_code, code])
 
     complain_of(finished.troubles)
@@ -310,7 +329,7 @@ def _print_end(
             echo(words)
         complain_of([finished.saver.trouble] if finished.saver.trouble is not None else [])
     complain_of(write_reports(finished.report, options.reports))
-    return code
+    return code, errors
 
 
 def _print_performance(console: "Console", report: "RunReport") -> None:

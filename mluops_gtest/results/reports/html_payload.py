@@ -34,7 +34,7 @@ from mluops_gtest.core.result import (
     format_arbitration,
     reportable_ulp,
 )
-from mluops_gtest.results.records import fields_to_json, share_of_threshold
+from mluops_gtest.results.records import share_of_threshold
 from mluops_gtest.results.times import efficiency, timing_stats
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def _roof(result: CaseResult, samples_ns: Sequence[int], device: Mapping[str, An
     if share is not None:
         attained["io"] = number(share.io)
         attained |= {} if share.compute is None else {"compute": number(share.compute)}
-        attained |= drop_empty(fields_to_json(share, "side", "wanted", "accepted"))
+        attained |= drop_empty({name: getattr(share, name) for name in ("side", "wanted", "accepted")})
     # Operations per byte, for the roofline of all cases.
     return attained | {"intensity": number(operations / io_bytes)}
 

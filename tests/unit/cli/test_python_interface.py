@@ -92,6 +92,8 @@ SIGNATURES = {
     "('builtin',), runtime: str | None = None, serve: bool = False, isolate: bool | None = None, timeout: float |"
     " None = None, guard_pages: bool = False, bitwise: bool = False, elementwise: bool | None = None, reseed: int"
     " | None = None, strict: bool = False, allow_outside_paths: bool = False) -> Minimised",
+    "to_json": "(value: RunReport | Decision | Minimised | FuzzReport | Sequence[CauseSummary], **more: Any) -> "
+    "dict[str, Any]",
     "explain": "(results: RunReport | str | Path, *, operator: str | None = None) -> tuple[CauseSummary, ...]",
 }
 MEMBERS = {
@@ -139,7 +141,7 @@ def test_every_option_of_a_run_is_an_argument_and_an_option():
     }
     typed = {parameter.name for parameter in commands.get_command(None, "run").params}
     reports = {"html", "markdown", "junit", "ctrf"}
-    about_the_terminal = {"resume", "quiet", "verbose", "durations"}
+    about_the_terminal = {"resume", "quiet", "verbose", "durations", "form"}
     assert typed - selection - reports - about_the_terminal == OPTIONS.keys() - {"reports", "settings"}
 
 

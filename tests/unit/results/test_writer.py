@@ -75,7 +75,7 @@ def test_a_file_that_somebody_shortened_is_no_report(files, tmp_path):
     assert not (tmp_path / "out" / "report.json").exists()
 
 
-FIELDS = "id operator outcome headline output place law condition samples cases smallest repro waivable"
+FIELDS = "id operator outcome kinds headline output place law law_kind condition samples cases smallest repro waivable"
 
 
 def crash(name, fingerprint, words="died", operator="op"):
