@@ -1,7 +1,6 @@
 """The checks that operators share: groups of them that follow from the declaration, beside the single ones."""
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 
 from msgspec.structs import replace
 
@@ -12,9 +11,9 @@ from mluops_gtest.authoring.single_checks import (
     descriptors_present,
     dim,
     dtype,
-    equals_any,
     handle_present,
     layout,
+    length_of_shape,
     names_before,
     not_empty,
     not_large,
@@ -24,12 +23,14 @@ from mluops_gtest.authoring.single_checks import (
     rank,
     require,
     same_dtype,
+    same_length,
+    within_limits,
     workspace_present,
 )
 from mluops_gtest.core.call import OpCall, Status
-from mluops_gtest.core.declaration import AskedBy, Check, CheckGroup, ParamField
+from mluops_gtest.core.declaration import AskedBy, Check, CheckGroup
 from mluops_gtest.core.operator import Operator
-from mluops_gtest.core.shape import Axis, Form, parse_shape
+from mluops_gtest.core.shape import Form, parse_shape
 
 # The single checks are words of this module, too.
 __all__ = [
@@ -162,22 +163,9 @@ def params(
     def expand(operator: Operator) -> Iterator[Check]:
         fields = {one.name: one for one in operator.param_fields}
         for one in names or [one.name for one in fields.values() if one.has_limits]:
-            yield _within_limits(operator, fields[one], name.format(one), doc)
+            yield within_limits(operator, fields[one], name.format(one), doc)
 
     return _group(expand, asked_by, status=status)
-
-
-def _within_limits(operator: Operator, field: ParamField, name: str, doc: str) -> Check:
-    def holds(call: OpCall) -> bool:
-        value = call.param(field.name)
-        return field.is_allowed(value) and (not field.equals or value == operator.size_of(call, field.equals))
-
-    limits = [
-        f"{field.name} {sign} {end}" for sign, end in ((">=", field.least), ("<=", field.most)) if end is not None
-    ]
-    is_number = not field.equals and field.label != "repeated"
-    in_c = " && ".join(limits) or equals_any(field.name, field.allowed) if is_number else ""
-    return require(name, holds, f"{field.name} must be {field.limits_in_words}", doc, in_c=in_c)
 
 
 def ranks(*tensors: str, doc: str, status: Status = Status.BAD_PARAM, asked_by: AskedBy = "both") -> CheckGroup:
@@ -233,9 +221,9 @@ def dims(*axes: str, doc: str, status: Status = Status.BAD_PARAM, asked_by: Aske
             place, _, other = entry.partition(" = ")
             tensor, number = _tensor_axis(place)
             if other:
-                own = _same_length(tensor, number, *_tensor_axis(other), doc)
+                own = same_length(tensor, number, *_tensor_axis(other), doc)
             else:
-                own = _length_of_shape(operator, tensor, number, doc)
+                own = length_of_shape(operator, tensor, number, doc)
             yield _where_present(operator, (tensor, other.partition(".")[0]), own)
 
     return _group(expand, asked_by, status=status)
@@ -244,12 +232,6 @@ def dims(*axes: str, doc: str, status: Status = Status.BAD_PARAM, asked_by: Aske
 def _tensor_axis(place: str) -> tuple[str, int]:
     tensor, _, number = place.partition(".")
     return tensor, int(number)
-
-
-def _same_length(tensor: str, axis: int, other: str, other_axis: int, doc: str) -> Check:
-    message = f"axis {axis} of {tensor} must be as long as axis {other_axis} of {other}"
-    length = f"{other}_desc->dims[{other_axis}]"
-    return dim(tensor, axis, lambda call: call.tensor(other).dims[other_axis], message, doc, length)
 
 
 def _checked_axes(operator: Operator) -> Iterator[str]:
@@ -268,40 +250,6 @@ def _defines(operator: Operator, tensor: str, form: Form, number: int) -> bool:
     symbol = form.axes[number].symbol
     place = None if symbol is None or operator.equals(symbol) else operator.defining_axis(symbol)
     return place is not None and place[0] == tensor and all(one.symbol != symbol for one in form.axes[number + 1 :])
-
-
-def _length_of_shape(operator: Operator, tensor: str, number: int, doc: str) -> Check:
-    shape = parse_shape(operator.tensor(tensor).shape)
-    axes = [form.axes[number] for form in shape.forms if number < len(form.axes)]
-    place = None if axes[0].symbol is None else operator.defining_axis(axes[0].symbol)
-    if place == (tensor, number) and (param := operator.equals(axes[0].symbol)):
-        axes, place = [Axis(param, ((param,),))], None
-    message = f"axis {number} of {tensor} must be {' or '.join(dict.fromkeys(one.text for one in axes))}"
-    if not shape.is_plain:
-        return require(f"{tensor}_dim{number}", partial(_fits_form, operator, tensor, number), message, doc)
-    if place is not None and parse_shape(operator.tensor(place[0]).shape).is_plain:
-        return _same_length(tensor, number, *place, doc)
-    return dim(
-        tensor, number, lambda call: operator.length_of(call, axes[0]), message, doc, _length_in_c(operator, axes[0])
-    )
-
-
-def _length_in_c(operator: Operator, axis: Axis) -> str:
-    """The sum of products, of numbers and of parameters that are one; empty where there is something else."""
-    numbers = {one.name for one in operator.param_fields if one.label != "repeated" and not one.result}
-    if not all(factor.isdecimal() or factor in numbers for term in axis.terms for factor in term):
-        return ""
-    return " + ".join(" * ".join(("INT64_C(1)", *term) if len(term) > 1 else term) for term in axis.terms)
-
-
-def _fits_form(operator: Operator, tensor: str, number: int, call: OpCall) -> bool:
-    """The axis is as long as the form says that holds for the call; what has no such axis fits."""
-    argument = call.tensor(tensor)
-    form = parse_shape(operator.tensor(tensor).shape).form(argument.layout.value, call.params)
-    if form is None:
-        return True
-    at = number - len(form.axes) + len(argument.dims)
-    return not 0 <= at < len(argument.dims) or argument.dims[at] == operator.length_of(call, form.axes[number])
 
 
 def strided(*tensors: str, doc: str, status: Status = Status.NOT_SUPPORTED, asked_by: AskedBy = "both") -> CheckGroup:

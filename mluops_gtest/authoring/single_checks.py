@@ -6,9 +6,12 @@
 import inspect
 import itertools
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from mluops_gtest.core.call import OLDEST_ARCH, OpCall, Status
-from mluops_gtest.core.declaration import AskedBy, Check
+from mluops_gtest.core.declaration import AskedBy, Check, ParamField
+from mluops_gtest.core.operator import Operator
+from mluops_gtest.core.shape import Axis, parse_shape
 from mluops_gtest.core.tensor import DType, Layout
 
 
@@ -232,3 +235,60 @@ def workspace_present(doc: str) -> Check:
         doc,
         in_c="workspace != NULL || workspace_size == 0",
     )
+
+
+def within_limits(operator: Operator, field: ParamField, name: str, doc: str) -> Check:
+    """The parameter has one of the values that its field allows."""
+
+    def holds(call: OpCall) -> bool:
+        value = call.param(field.name)
+        return field.is_allowed(value) and (not field.equals or value == operator.size_of(call, field.equals))
+
+    limits = [
+        f"{field.name} {sign} {end}" for sign, end in ((">=", field.least), ("<=", field.most)) if end is not None
+    ]
+    is_number = not field.equals and field.label != "repeated"
+    in_c = " && ".join(limits) or equals_any(field.name, field.allowed) if is_number else ""
+    return require(name, holds, f"{field.name} must be {field.limits_in_words}", doc, in_c=in_c)
+
+
+def same_length(tensor: str, axis: int, other: str, other_axis: int, doc: str) -> Check:
+    """`<tensor>_dim<axis>`: that axis is as long as one of another tensor."""
+    message = f"axis {axis} of {tensor} must be as long as axis {other_axis} of {other}"
+    length = f"{other}_desc->dims[{other_axis}]"
+    return dim(tensor, axis, lambda call: call.tensor(other).dims[other_axis], message, doc, length)
+
+
+def length_of_shape(operator: Operator, tensor: str, number: int, doc: str) -> Check:
+    """`<tensor>_dim<axis>`: that axis is as long as the tensor's shape says."""
+    shape = parse_shape(operator.tensor(tensor).shape)
+    axes = [form.axes[number] for form in shape.forms if number < len(form.axes)]
+    place = None if axes[0].symbol is None else operator.defining_axis(axes[0].symbol)
+    if place == (tensor, number) and (param := operator.equals(axes[0].symbol)):
+        axes, place = [Axis(param, ((param,),))], None
+    message = f"axis {number} of {tensor} must be {' or '.join(dict.fromkeys(one.text for one in axes))}"
+    if not shape.is_plain:
+        return require(f"{tensor}_dim{number}", partial(_fits_form, operator, tensor, number), message, doc)
+    if place is not None and parse_shape(operator.tensor(place[0]).shape).is_plain:
+        return same_length(tensor, number, *place, doc)
+    return dim(
+        tensor, number, lambda call: operator.length_of(call, axes[0]), message, doc, _length_in_c(operator, axes[0])
+    )
+
+
+def _length_in_c(operator: Operator, axis: Axis) -> str:
+    """The sum of products, of numbers and of parameters that are one; empty where there is something else."""
+    numbers = {one.name for one in operator.param_fields if one.label != "repeated" and not one.result}
+    if not all(factor.isdecimal() or factor in numbers for term in axis.terms for factor in term):
+        return ""
+    return " + ".join(" * ".join(("INT64_C(1)", *term) if len(term) > 1 else term) for term in axis.terms)
+
+
+def _fits_form(operator: Operator, tensor: str, number: int, call: OpCall) -> bool:
+    """The axis is as long as the form says that holds for the call; what has no such axis fits."""
+    argument = call.tensor(tensor)
+    form = parse_shape(operator.tensor(tensor).shape).form(argument.layout.value, call.params)
+    if form is None:
+        return True
+    at = number - len(form.axes) + len(argument.dims)
+    return not 0 <= at < len(argument.dims) or argument.dims[at] == operator.length_of(call, form.axes[number])

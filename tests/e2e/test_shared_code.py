@@ -143,7 +143,7 @@ def test_what_moved_is_where_the_table_says(request):
 CORE = (
     "c_api calls checks exact_numbers left_open mistakes narrowing random reductions roundings rows space sums suspects"
 )
-NEWER = "copy_of sum_of_terms wrong_sums"
+NEWER = "copy_of single_checks sum_of_terms wrong_sums"
 
 
 def test_a_root_of_core_authoring_alone_runs_as_before(cli, run, tmp_path):
