@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 CONTENT = ("docs", "generators", "cases", "prototxt")
-NEEDED = ("mluops_gtest", *CONTENT, ".ci", "pyproject.toml", "README.md")
+NEEDED = ("mluops_gtest", *CONTENT, ".ci", "pyproject.toml", "README.md", "CHANGELOG.md", "cli.py")
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
@@ -132,6 +132,18 @@ def test_the_native_core_is_inside_where_there_is_a_compiler(wheel: Path, names:
     lines = metadata.read_text(encoding="utf-8").splitlines()
     assert f"Root-Is-Purelib: {str(library not in names).lower()}" in lines
     assert [line for line in lines if line.startswith("Tag:")] == [f"Tag: py3{wheel.stem.partition('-py3')[2]}"]
+
+
+def test_a_wheel_of_the_source_distribution_holds_the_same(source: Path, names: set[str], tmp_path: Path) -> None:
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=source)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    run("tar", "-xf", archive, cwd=tmp_path)
+    (unpacked,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    # Without a compiler, since the machine code is no matter of the sources.
+    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=unpacked, PATH=str(tmp_path))
+    (built,) = tmp_path.glob("*.whl")
+    with ZipFile(built) as wheel:
+        assert set(wheel.namelist()) == names - {f"mluops_gtest/base/native/c/{LIBRARY.name}"}
 
 
 def test_a_machine_without_a_compiler_builds_a_pure_wheel_that_works(source: Path, tmp_path: Path) -> None:
