@@ -82,7 +82,8 @@ def test_every_command_and_option_that_a_page_names_exists(page):
 
 
 def test_every_gitlab_pipeline_hands_over_junit():
-    found = [block for page in PAGES.values() for block in page if block.remark("pipeline") is not None]
+    originals = [page for name, page in PAGES.items() if not name.endswith(".zh.md")]
+    found = [block for page in originals for block in page if block.remark("pipeline") is not None]
     gitlab = [pipeline for pipeline in (yaml.safe_load(block.text) for block in found) if "jobs" not in pipeline]
     assert len(gitlab) == 2
     assert all("junit" in reports(pipeline) for pipeline in gitlab)
@@ -92,7 +93,6 @@ def test_every_gitlab_pipeline_hands_over_junit():
 NOT_HERE = {
     "mluops-test run --backend c:./libmykernels.so -j 2 --timeout 20": "tests/e2e/test_c_example.py",
     "mluops-test run --backend exec:./my_program": "tests/e2e/test_exec_examples.py",
-    "mluops-test run --perf --tag network": "minutes; tests/e2e/test_perf.py",
     "mluops-test run --tag network": "seconds; .ci/run",
     "mluops-test run --elementwise": "the default set; tests/e2e/test_run.py",
     "mluops-test run --reseed random": "the default set; tests/e2e/test_reseed.py",

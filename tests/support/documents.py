@@ -22,7 +22,7 @@ REMARKS = {"not run", "exit", "file", "append", "prepare", "pipeline"}
 _REMARK = re.compile(r"<!-- ([a-z ]+?)(?:: (.+))? -->")
 # What other tests may be writing just now.
 _PASSING = shutil.ignore_patterns("__pycache__", "build", "libmluops_host*.so")
-_CHECKOUT = ("mluops_gtest", "generators", "cases", "prototxt", "examples", "README.md", "cli.py")
+_CHECKOUT = ("mluops_gtest", "generators", "cases", "prototxt", "examples", "docs", "README.md", "cli.py")
 
 
 @dataclass(frozen=True, slots=True)
