@@ -147,7 +147,7 @@ def test_an_operator_with_axes_alone_is_drawn_and_made_smaller(cli, pick_with_ax
     assert "131 elements" in small.out, "one row, one pick: fuzz has made it as small as it can be"
 
 
-def test_a_finding_can_be_typed_and_declared(cli, run, pick_with_axes, tmp_path):
+def test_a_finding_can_be_typed_and_declared(cli, run, pick_with_axes, tmp_path, monkeypatch):
     corpus = tmp_path / "corpus"
     options = ("--root", pick_with_axes, "--backend", f"{pick_with_axes / 'tail.py'}:tail", "--no-isolate")
     found = cli("fuzz", *options, "--cases", 40, "--valid", "--corpus", corpus).expect_code(1)
@@ -162,6 +162,16 @@ def test_a_finding_can_be_typed_and_declared(cli, run, pick_with_axes, tmp_path)
     promoted = only(run(command.split()[2], *options).expect_code(1))
     assert [promoted[key] for key in ("causes", "worst")] == [drawn[key] for key in ("causes", "worst")]
     assert "has a case" in cli("fuzz", *declared).expect_code(2).err
+    cli("fuzz", *declared, "--valid", "--seconds", 5).expect_error(2, "leave out --valid, --seconds")
+    assert not (tmp_path / "empty").exists()
+    cli("fuzz", *declared[:2], "--corpus", tmp_path / "empty").expect_error(2, "has no case; name the folder")
+    cli("fuzz", *declared[:4]).expect_error(2, "Unknown operator 'pick'")
+    before = (pick_with_axes / "cases" / "pick.yaml").read_bytes()
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "_content").symlink_to(pick_with_axes)
+    monkeypatch.setattr("mluops_gtest.catalog.root._PACKAGE", tmp_path / "package")
+    cli("fuzz", *declared[:4]).expect_error(2, "pick is in the installed package; name a root of yours that has it")
+    assert (pick_with_axes / "cases" / "pick.yaml").read_bytes() == before
 
 
 def test_a_finding_that_no_words_make_cannot_be_declared(cli, pick_with_axes, tmp_path):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mluops_gtest.base.errors import ExitCode
+from mluops_gtest.base.errors import ExitCode, UsageError
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.echo import echo
 from mluops_gtest.cli.options import (
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mluops_gtest.search.fuzz import FuzzReport
 
 _MAX_BROKEN = 5
+_BESIDE_PROMOTE = {"promote", "corpus", "roots"}
 
 
 @click.command("fuzz")
@@ -100,6 +101,8 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, promote: str | Non
     from mluops_gtest.search.fuzz import SECONDS, FuzzRequest, fuzz_exit_code, run_fuzz
 
     if promote is not None:
+        if refused := [option for name, option in typed_options(ctx).items() if name not in _BESIDE_PROMOTE]:
+            raise UsageError(f"--promote draws nothing and prints text; leave out {', '.join(refused)}.")
         return _promote(Session(options["roots"]), corpus, promote)
     drawn = {name: options.pop(name) for name in ("operators", "tags", "keyword", "valid", "seconds", "cases", "seed")}
     if drawn["seconds"] is None and drawn["cases"] is None:
