@@ -46,7 +46,7 @@ GROUPS: Final = {
         "compare": "Show two sets of results side by side.",
     },
     "Write cases and operators": {
-        "new": "Write a backend or an operator to start from.",
+        "new": "Write a backend, an operator or a C library to start from.",
         "ops": "Show the known operators, or everything about one.",
         "generate": "Make cases with their baselines and write them.",
         "verify": "Recompute every stored baseline and report differences.",
