@@ -60,8 +60,7 @@ _CRITERIA: Final = list_of(shape_of("ShownCriterion", None, "output:str criterio
 SHOW: Final = document_of(
     "show",
     Case,
-    "id operator supported:bool tags doc note:str notices=notes params:dict expect:dict stored=baseline_stored "
-    "reseeded repro:str",
+    "id operator supported:bool tags doc note:str notices=notes params:dict expect:dict stored:bool reseeded repro:str",
     **dict.fromkeys(("inputs", "outputs"), _TENSORS) | {"criteria": _CRITERIA},
 )
 _RUNS: Final = list_of(shape_of("HistoryRun", Run, "started backend machine tool_version seconds counts labels commit"))

@@ -150,6 +150,8 @@ def command(
             print_json(to_json(report, exit_code=code, folder=str(folder or ""), errors=errors))
         return int(code)
 
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose contradict each other; leave out -q or -v.")
     verbosity = -1 if quiet else int(verbose)
     if resume is not None:
         _refuse_beside_resume(ctx)
@@ -171,7 +173,8 @@ def command(
 
             echo("This shard has no cases.")
             return tell(RunReport(__version__, {}, {}, {}, "", 0.0, ()), ExitCode.OK)
-        for draft in (case.draft for case in plan.cases if case.draft is not None and case.draft.is_typed):
+        typed = (case.draft for case in plan.cases if case.draft is not None and case.draft.is_typed)
+        for draft in typed if verbosity >= 0 else ():
             expected = draft.expect.check and f"  (the check {draft.expect.check} answers {draft.expect.status.name})"
             echo(f"{draft.id}{expected or ''}")
         with _new_folder(options) as folder:
