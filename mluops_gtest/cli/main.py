@@ -259,7 +259,9 @@ def _complain(arguments: list[str] | None, words: str, code: ExitCode) -> int:
     if _wants_json(arguments):
         import json
 
-        document = {"kind": "error", "format": 1, "error": words.removeprefix("error: "), "exit_code": int(code)}
+        # Without the usage lines before it, which are for people.
+        told = words.rpartition("\n\nError: ")[2].removeprefix("error: ")
+        document = {"kind": "error", "format": 1, "error": told, "exit_code": int(code)}
         words = json.dumps(document, ensure_ascii=False)
     echo_error(words)
     return int(code)

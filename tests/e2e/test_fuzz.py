@@ -154,6 +154,9 @@ def test_a_finding_can_be_typed_and_declared(cli, run, pick_with_axes, tmp_path,
     (kept,) = json.loads((corpus / "corpus.json").read_text())["cases"]
     (typed,) = [line.split() for line in found.lines if line.startswith("  as drawn: mluops-test run ")]
     assert typed[4] == f"pick/{kept['words']}"
+    told = cli("fuzz", *options, "--cases", 40, "--valid", "--corpus", tmp_path / "other", "--format", "json")
+    (finding,) = json.loads(told.expect_code(1).out)["findings"]
+    assert finding["as_drawn"].split() == typed[2:]
     drawn = only(run(*typed[4:]).expect_code(1))
     assert drawn["outcome"] == "failed"
     declared = ("--promote", kept["file"], "--corpus", corpus, "--root", pick_with_axes)

@@ -48,7 +48,7 @@ class Listing:
         self.broken = 0
 
     def records(self) -> list[dict[str, Any]]:
-        """All cases for programs; of a broken one its id and the error."""
+        """All cases for programs; of a broken one little but the error."""
         return [self._record(selected) for selected in self._cases]
 
     def table(self) -> Iterator[str]:
@@ -87,24 +87,24 @@ class Listing:
         return unfold_entry(entry, draft, self._source.lock), draft.expect, None
 
     def _record(self, selected: "Selected") -> dict[str, Any]:
+        known = {"id": selected.id, "tags": selected.tags, "doc": selected.draft.doc if selected.draft else ""}
         try:
             entry, expect, case = self._look_up(selected)
             operator = selected.operator if case is None else case.operator
-            return {
-                "id": selected.id,
+            return known | {
                 "operator": operator,
-                "tags": list(selected.tags),
-                "doc": selected.draft.doc if selected.draft else "",
                 "params": dict(entry.params),
                 "inputs": entry.tensors["inputs"],
                 "outputs": entry.tensors["outputs"],
                 "criteria": self._criteria(operator, entry, case or selected.draft),
                 "expect": describe_expect(expect),
                 "stored": case is not None or self._session.catalogue.has_stored(selected.id),
+                "error": "",
             }
         except ContentError as error:
             self.broken += 1
-            return {"id": selected.id, "error": str(error)}
+            unknown = {"inputs": (), "outputs": (), "criteria": (), "params": {}, "expect": {}, "stored": False}
+            return known | unknown | {"operator": selected.operator, "error": str(error)}
 
     def _criteria(self, operator: str, entry: "LockEntry", of: "Case | CaseDraft | None") -> list[dict[str, Any]]:
         from mluops_gtest.core.tensor import DType
@@ -159,7 +159,10 @@ def command(query: Query, roots: tuple[str, ...], form: str) -> int:
 
     listing = Listing(session, cases)
     if form == "json":
-        print_json(listing.records())
+        from mluops_gtest.documents import LIST
+        from mluops_gtest.results.shapes import fill
+
+        print_json(fill(LIST, cases=listing.records()))
     else:
         echo("\n".join(listing.table()))
         echo(pluralize(len(cases), "case") + (f", {listing.broken} broken" if listing.broken else ""))
