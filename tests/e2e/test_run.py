@@ -310,6 +310,8 @@ def test_failed_says_what_it_cannot_run(cli, run, toy, tmp_path):
         5, "none of the 1 cases that failed there is selected"
     )
     cli("run", "--resume", earlier, "--failed", failed).expect_error(2, "leave out --failed")
+    cli("run", "abs", "--resume", earlier).expect_error(2, "leave out SELECT")
+    cli("run", "--op", "abs", "--out", earlier).expect_error(2, f"`--resume {earlier}` goes on with it")
     cli("run", "--failed", failed).expect_error(5, "1 case(s) no longer exist and are left out, e.g. scale_by/ramp_2")
 
 

@@ -233,12 +233,14 @@ def _resume(path: Path, verbosity: int, durations: int, cluster: str | None, tel
 
 
 def _new_folder(options: "RunOptions") -> "ResultsFolder":
-    from mluops_gtest.results.folder import RUNS, ResultsFolder
+    from mluops_gtest.results.folder import RUN, RUNS, ResultsFolder
 
     if options.out is None:
         stamp = datetime.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
         return ResultsFolder.fresh(RUNS, stamp)
-    advice = f"`--resume {options.out}` goes on with it, --overwrite replaces it, another --out keeps both"
+    # What `merge` wrote has no plan to go on with.
+    resume = f"`--resume {options.out}` goes on with it, " if (Path(options.out) / RUN).exists() else ""
+    advice = f"{resume}--overwrite replaces it, another --out keeps both"
     return ResultsFolder.new(Path(options.out), overwrite=options.overwrite, advice=advice)
 
 
