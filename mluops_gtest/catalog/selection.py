@@ -347,7 +347,7 @@ def select(catalogue: Catalogue, query: Query, operator_of: Callable[[Path], str
         if case.named or case.id not in named:
             named[case.id] = case
     if query.select:
-        about = frozenset(case.operator for case in named.values() if case.draft is not None)
+        about = frozenset(case.operator for case in named.values() if case.is_declared)
     declared = catalogue.drafts if about is None else catalogue.drafts_of(*about)
     candidates = named or {case_id: _declared(draft) for case_id, draft in declared.items()}
     cases = tuple(case for case in candidates.values() if passes(case))

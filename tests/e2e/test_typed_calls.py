@@ -155,6 +155,12 @@ def test_an_operator_without_a_space_takes_the_words_of_its_first_recipe(cli, to
     ]
 
 
+def test_a_new_operator_is_called_before_anything_is_generated(cli, run):
+    cli("new", "operator", "row_sum", "--root", "mine").expect_code(0)
+    result = run("row_sum:rows=3", "--root", "mine").expect_code(0)
+    assert result.report["selection"]["left_out"] == 0
+
+
 def test_selecting_a_call_selects_nothing_else():
     chosen = Session().select(Query((CALL,)))
     assert [case.id for case in chosen.cases] == [ID]
