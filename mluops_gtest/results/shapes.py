@@ -1,7 +1,7 @@
 """JSON shapes of values: which of their fields and properties programs get, with the types that these have there.
 
 A shape is a type of msgspec's, so that a schema follows from it. It is filled from a value by attributes; whatever fits
-no shape is refused, so that no document can differ from its schema. docs/reference/json.md lists the documents.
+no shape is refused, so that no document can differ from its schema. `mluops-test docs json` lists the documents.
 """
 
 import sys
