@@ -218,8 +218,11 @@ def cli() -> None:
     """
 
 
-def _settings_remark(error: click.ClickException) -> str:
-    """Where a wrong value in the settings is; empty for a value from the command line."""
+def _remark_on(error: click.ClickException) -> str:
+    """What helps with wrong usage: how operators are named, where a wrong value in the settings is; else empty."""
+    if isinstance(error, click.UsageError) and error.ctx is not None and "extra argument" in error.message:
+        has_op = any("--op" in one.opts for one in error.ctx.command.params)
+        return "\nName an operator by --op, e.g. --op ball_query." if has_op else ""
     if not isinstance(error, click.BadParameter) or error.ctx is None or error.param is None:
         return ""
     name = error.param.name or ""
@@ -280,7 +283,7 @@ def run_main(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         message = io.StringIO()
         error.show(message)
-        return _complain(arguments, message.getvalue().rstrip() + _settings_remark(error), ExitCode.USAGE)
+        return _complain(arguments, message.getvalue().rstrip() + _remark_on(error), ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         return _complain(arguments, "interrupted", ExitCode.INTERRUPTED)
     except MemoryError:

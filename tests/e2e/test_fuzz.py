@@ -200,6 +200,7 @@ def test_only_valid_calls_are_drawn_of_operators_that_are_selected(cli, tmp_path
     drawn = [draws.draw(number) for number in range(12)]
     assert not any(one.faults for one in drawn)
     assert all(operators[name].answer(bind_values(one.case, operators[name])).status == 0 for one in drawn)
+    cli("fuzz", "ball_query").expect_error(2, "Name an operator by --op, e.g. --op ball_query.")
     cli("fuzz", "-k", "no_such_word", *options).expect_error(5, "The selection matches no case")
 
 
