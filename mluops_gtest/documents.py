@@ -3,7 +3,8 @@
 The shapes of the gate and of comparisons stand where these are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Final, Literal
 
 from mluops_gtest.backends.doctor import Diagnosis
@@ -40,7 +41,9 @@ MINIMISE: Final = document_of("minimise", Minimised, f"{_SEARCH} {_NAMES}", resu
 _TARGET: Final = shape_of(
     "FuzzedOperatorRecord", FuzzedOperator, "operator:str backend seed:int draws=done pairs_seen:int pairs:int"
 )
-_FUZZ_FINDING: Final = shape_of("FuzzFinding", NewCause, "operator headline:str", file=Text, result=ResultRecord)
+_FUZZ_FINDING: Final = shape_of(
+    "FuzzFinding", NewCause, "operator headline:str repro:str as_drawn:str", file=Text, result=ResultRecord
+)
 FUZZ: Final = document_of(
     "fuzz",
     FuzzReport,
@@ -57,11 +60,15 @@ DOCTOR: Final = document_of(
 _FIGURES: Final = " ".join(f"{name}:float|None" for name in ("min", "max", "mean", "zero", "nonfinite"))
 _TENSORS: Final = list_of(shape_of("ShownTensor", TensorDesc, f"id:str dtype layout dims strides {_FIGURES}"))
 _CRITERIA: Final = list_of(shape_of("ShownCriterion", None, "output:str criterion:str threshold:float"))
+_LISTED: Final = "id:str operator:str tags:list[str] doc:str params:dict expect:dict stored:bool error:str"
+_SHAPES: Final = "inputs:list[dict[str,Any]] outputs:list[dict[str,Any]]"
+LIST: Final = document_of(
+    "list", None, cases=list_of(shape_of("ListedCase", None, f"{_LISTED} {_SHAPES}", criteria=_CRITERIA))
+)
 SHOW: Final = document_of(
     "show",
     Case,
-    "id operator supported:bool tags doc note:str notices=notes params:dict expect:dict stored=baseline_stored "
-    "reseeded repro:str",
+    "id operator supported:bool tags doc note:str notices=notes params:dict expect:dict stored:bool reseeded repro:str",
     **dict.fromkeys(("inputs", "outputs"), _TENSORS) | {"criteria": _CRITERIA},
 )
 _RUNS: Final = list_of(shape_of("HistoryRun", Run, "started backend machine tool_version seconds counts labels commit"))
@@ -86,6 +93,7 @@ _FINDINGS: Final = list_of(shape_of("RuleFinding", Problem, "rule:str operator:s
 AUDIT_OPERATORS: Final = document_of("audit_operators", None, "operators:list[str] seeds:int", findings=_FINDINGS)
 _SCORES: Final = map_of(shape_of("MutantScore", Score, "tried caught by_one_alone:int|None"))
 _TRIED: Final = {"score": _SCORES, "operators": map_of(_SCORES), "trials": list_of(Trial)}
+AUDIT_RULES: Final = document_of("audit_rules", None, "rules:dict[str,str]")
 AUDIT_MUTANTS: Final = document_of(
     "audit_mutants", None, "first_kill:bool not_tried=untried:list[tuple[str,str]]", **_TRIED
 )
@@ -113,7 +121,7 @@ def to_json(
         case Minimised():
             return fill(MINIMISE, value, **{"case": value.case.id, "file": "", "repro": "", "standalone": ""} | more)
         case FuzzReport():
-            return _fuzz_to_json(value)
+            return _fuzz_to_json(value, **more)
     return fill(EXPLAIN, causes=value, cases=sum(cause.cases for cause in value))
 
 
@@ -124,14 +132,19 @@ def history_to_json(
     return fill(HISTORY, runs=runs, cases=list(map(with_runs, cases)), causes=causes)
 
 
-def _fuzz_to_json(report: FuzzReport) -> dict[str, Any]:
+def _fuzz_to_json(report: FuzzReport, commands: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
+    """`commands` are those of each finding; Python knows none."""
     targets = []
     for one in report.targets:
         pairs = {"pairs_seen": len(one.coverage.seen), "pairs": one.draws.features.total}
         targets.append(Overlay(one, operator=one.operator.name, seed=one.draws.seed, **pairs))
+    unknown: Any = {"repro": "", "as_drawn": ""}
     found = {
         "operators": targets,
-        "findings": [Overlay(finding, headline=headline) for finding, headline in report.findings],
+        "findings": [
+            Overlay(finding, headline=headline, **own)
+            for (finding, headline), own in zip_longest(report.findings, commands, fillvalue=unknown)
+        ],
         "corpus": [{"file": file, "result": result} for file, result in report.corpus],
     }
     lost = "" if report.lost is None else format_reason((report.lost,))

@@ -422,9 +422,9 @@ def plan_generation(session: Session, query: Query, out: Path | None, form: str,
     catalogue = session.catalogue
     underived = _derive_first(catalogue, query, check=check) if out is None else []
     selection = session.select(query)
-    foreign = [case.id for case in selection.cases if case.draft is None or case.draft.is_typed]
+    foreign = [case.id for case in selection.cases if not case.is_declared]
     if foreign:
-        raise UsageError(f"generate makes declared cases; {foreign[0]} has no declaration.")
+        raise UsageError(f"generate makes declared cases; {foreign[0]} has no declaration; `run` takes it as it is.")
     if out is None and form != "prototxt":
         raise UsageError("The content root stores text files; to write --format pb, add --out DIR.")
     stores = {root: Target(out or root.stored, f".{form}", committed_only=out is None) for root in catalogue.roots}

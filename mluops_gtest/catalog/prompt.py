@@ -17,7 +17,7 @@ from mluops_gtest.catalog.make import changed, make_call, make_case
 from mluops_gtest.catalog.templates import Vocabulary, fits, hint_words, recipe_arguments, signature_of
 from mluops_gtest.core.buffers import bind_values
 from mluops_gtest.core.call import Choice, Drawn, ParamValue, Sizes, Space, Status
-from mluops_gtest.core.case import LARGEST_RESEED, CaseDraft, Expect
+from mluops_gtest.core.case import LARGEST_RESEED, Case, CaseDraft, Expect
 from mluops_gtest.core.declaration import ParamField
 from mluops_gtest.core.operator import Operator, source_of
 
@@ -85,8 +85,8 @@ def _nearest(field: ParamField, value: Any) -> Any:
     return field.most if field.most is not None and value > field.most else field.least
 
 
-def typed_draft(operator: Operator, space: Space | None, words: str) -> CaseDraft:
-    """The case that the words make; an error says which of them does not fit, or why there is no such call."""
+def typed_case(operator: Operator, space: Space | None, words: str) -> tuple[CaseDraft, Case]:
+    """The draft that the words make, and its case; an error says which word does not fit, or why there is no call."""
     prompt = Prompt(operator, space, words)
     refusal: ContentError | None = None
     for guess in prompt.guesses():
@@ -99,8 +99,8 @@ def typed_draft(operator: Operator, space: Space | None, words: str) -> CaseDraf
     raise UsageError(f"{operator.name}:{words}: no such call can be made: {refusal}") from refusal
 
 
-def _expecting(prompt: "Prompt", draft: CaseDraft) -> CaseDraft:
-    """The draft with what the checks say of the call, which can be made."""
+def _expecting(prompt: "Prompt", draft: CaseDraft) -> tuple[CaseDraft, Case]:
+    """The draft with what the checks say of the call, and its case."""
     operator = prompt.operator
     answer = operator.answer(bind_values(changed(make_call(draft, operator), {}, draft.changed_params), operator))
     # A parameter may be wrong on purpose, a length never is.
@@ -108,11 +108,9 @@ def _expecting(prompt: "Prompt", draft: CaseDraft) -> CaseDraft:
         raise ContentError(f"{answer.message} (check {answer.check})")
     draft = replace(draft, doc=answer.message, expect=Expect(answer.status, answer.check))
     with contextlib.suppress(ContentError):
-        make_case(draft, operator)
-        return draft
+        return draft, make_case(draft, operator)
     draft = replace(draft, expect=replace(draft.expect, degenerate=_CONSTANT))
-    make_case(draft, operator)
-    return draft
+    return draft, make_case(draft, operator)
 
 
 class Prompt:
@@ -122,7 +120,8 @@ class Prompt:
         """`space` makes calls of words that name no recipe."""
         self.operator, self._vocabulary = operator, Vocabulary(operator)
         self.fields = self._vocabulary.params
-        self.typed = {name: text for name, _, text in (word.partition("=") for word in words.split(",") if words)}
+        self._words = words.split(",") if words else []
+        self.typed = {name: text for name, _, text in (word.partition("=") for word in self._words)}
         # Who names the recipe says all of the call.
         self._space = None if "recipe" in self.typed else space
         self._axes = {} if self._space is None else self._space.axes
@@ -141,6 +140,8 @@ class Prompt:
 
     def call(self, guess: Mapping[str, Any]) -> tuple[Drawn, int | None]:
         """The call that the words say, with the guess where they leave something open, and its seed."""
+        if bare := [each for each in self._words if "=" not in each]:
+            raise ValueError(f"{bare[0]!r} has no value; write NAME=VALUE,NAME=VALUE")
         operator, rest = self.operator, dict(self.typed)
         recipe, dtype, seed = (rest.pop(name, None) for name in BESIDE)
         several = {one.value for spec in operator.tensors if len(spec.dtypes) > 1 for one in spec.dtypes}
@@ -152,8 +153,8 @@ class Prompt:
         if self._space is not None:
             drawn, known = self._draw(self._space, rest, {**guess, **({"dtype": dtype} if dtype else {})})
         hints, names = signature_of(operator.recipes[drawn.recipe])[1], self.names(drawn.recipe)
-        if len({names.get(name, name) for name in rest}) < len(rest):
-            raise ValueError("two of the words mean the same; leave out one of them")
+        if len({names.get(name, name) for name in self.typed}) < len(self._words):
+            raise ValueError("two of the names mean the same; leave out one of them")
         args, params = dict(drawn.args), dict(drawn.params)
         for name, text in rest.items():
             target = names.get(name, "")

@@ -36,7 +36,7 @@ from mluops_gtest.catalog.declaration_cache import DeclaredCases, load_declarati
 from mluops_gtest.catalog.operators import Operators, load_operators, operator_name
 from mluops_gtest.catalog.replaced import Successors, read_replaced, replaced_words
 from mluops_gtest.catalog.root import BUILTIN, Root, find_roots
-from mluops_gtest.core.case import NAMED_TAGS, TAGS, CaseDraft, Query
+from mluops_gtest.core.case import NAMED_TAGS, TAGS, Case, CaseDraft, Query
 from mluops_gtest.core.operator_parts import SPACE
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Catalogue:
         self._declared: dict[str, DeclaredCases] = {}
         self._replaced: dict[str, Successors] = {}
         self._homes: dict[str, Root] = {}
+        # Only making a typed call tells what it is; whoever loads it next takes the case from here.
+        self.typed_cases: dict[str, Case] = {}
 
     @cached_property
     def operators(self) -> Operators:
@@ -97,9 +99,11 @@ class Catalogue:
         """
         call = split_words(case_id)
         if call is not None and call[0] in self.operators:
-            from mluops_gtest.catalog.prompt import typed_draft  # late: it makes cases
+            from mluops_gtest.catalog.prompt import typed_case  # late: it makes cases
 
-            return typed_draft(self.operators[call[0]], self.operators.part(call[0], SPACE), call[1])
+            draft, case = typed_case(self.operators[call[0]], self.operators.part(call[0], SPACE), call[1])
+            self.typed_cases[draft.id] = case
+            return draft
         operator, slash, _ = case_id.partition("/")
         return self._of_one(operator).drafts.get(case_id) if slash and operator in self.operators else None
 
@@ -284,6 +288,11 @@ class Selected(Value):
     # It was asked for by an id that no case has any more, in words.
     note: str = ""
 
+    @property
+    def is_declared(self) -> bool:
+        """It is neither a file of the user's nor a call that was typed: the lock and the store have it."""
+        return self.draft is not None and not self.draft.is_typed
+
 
 class Selection(Value):
     """The selected cases, and the operators that the query is about: those it names; None: all."""
@@ -338,7 +347,7 @@ def select(catalogue: Catalogue, query: Query, operator_of: Callable[[Path], str
         if case.named or case.id not in named:
             named[case.id] = case
     if query.select:
-        about = frozenset(case.operator for case in named.values() if case.draft is not None)
+        about = frozenset(case.operator for case in named.values() if case.is_declared)
     declared = catalogue.drafts if about is None else catalogue.drafts_of(*about)
     candidates = named or {case_id: _declared(draft) for case_id, draft in declared.items()}
     cases = tuple(case for case in candidates.values() if passes(case))

@@ -155,8 +155,10 @@ class StoredCases:
         draft = selected.draft
         if draft.is_typed:
             operator = self._catalogue.operators[draft.operator]
-            made = make_case(draft, operator) if self._reseed is None else make_reseeded(draft, operator, self._reseed)
-            return self._declared(made, draft)
+            made = self._catalogue.typed_cases.pop(draft.id, None)
+            if self._reseed is not None:
+                made = make_reseeded(draft, operator, self._reseed)
+            return self._declared(made or make_case(draft, operator), draft)
         if self._reseed is not None:
             return self._declared(self._reseeded(draft), draft)
         entry = self.entry_of(draft)

@@ -46,7 +46,7 @@ GROUPS: Final = {
         "compare": "Show two sets of results side by side.",
     },
     "Write cases and operators": {
-        "new": "Write a backend or an operator to start from.",
+        "new": "Write a backend, an operator or a C library to start from.",
         "ops": "Show the known operators, or everything about one.",
         "generate": "Make cases with their baselines and write them.",
         "verify": "Recompute every stored baseline and report differences.",
@@ -218,8 +218,11 @@ def cli() -> None:
     """
 
 
-def _settings_remark(error: click.ClickException) -> str:
-    """Where a wrong value in the settings is; empty for a value from the command line."""
+def _remark_on(error: click.ClickException) -> str:
+    """What helps with wrong usage: how operators are named, where a wrong value in the settings is; else empty."""
+    if isinstance(error, click.UsageError) and error.ctx is not None and "extra argument" in error.message:
+        has_op = any("--op" in one.opts for one in error.ctx.command.params)
+        return "\nName an operator by --op, e.g. --op ball_query." if has_op else ""
     if not isinstance(error, click.BadParameter) or error.ctx is None or error.param is None:
         return ""
     name = error.param.name or ""
@@ -259,7 +262,9 @@ def _complain(arguments: list[str] | None, words: str, code: ExitCode) -> int:
     if _wants_json(arguments):
         import json
 
-        document = {"kind": "error", "format": 1, "error": words.removeprefix("error: "), "exit_code": int(code)}
+        # Without the usage lines before it, which are for people.
+        told = words.rpartition("\n\nError: ")[2].removeprefix("error: ")
+        document = {"kind": "error", "format": 1, "error": told, "exit_code": int(code)}
         words = json.dumps(document, ensure_ascii=False)
     echo_error(words)
     return int(code)
@@ -278,7 +283,7 @@ def run_main(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         message = io.StringIO()
         error.show(message)
-        return _complain(arguments, message.getvalue().rstrip() + _settings_remark(error), ExitCode.USAGE)
+        return _complain(arguments, message.getvalue().rstrip() + _remark_on(error), ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         return _complain(arguments, "interrupted", ExitCode.INTERRUPTED)
     except MemoryError:

@@ -398,5 +398,8 @@ def stands_in_settings(ctx: click.Context, name: str) -> bool:
 def typed_options(ctx: click.Context) -> dict[str, str]:
     """The parameters that the command line gives, and how each is written."""
     source = click.core.ParameterSource.COMMANDLINE
-    written = {parameter.name or "": parameter.opts[0] for parameter in ctx.command.params}
+    written = {
+        one.name or "": one.human_readable_name if isinstance(one, click.Argument) else one.opts[0]
+        for one in ctx.command.params
+    }
     return {name: option for name, option in written.items() if ctx.get_parameter_source(name) is source}

@@ -242,7 +242,7 @@ def _refuse_missing_shards(shards: Sequence[str | None]) -> None:
     count = int(counts.pop())
     missing = [f"{i}/{count}" for i in range(1, count + 1) if f"{i}/{count}" not in given]
     if missing:
-        raise ContentError(f"Shards are missing: {', '.join(missing)}.")
+        raise ContentError(f"Shards are missing: {', '.join(missing)}. Name the folder of every shard, each once.")
 
 
 class ResultsFolder:

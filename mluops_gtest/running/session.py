@@ -291,7 +291,7 @@ class _OneByOne:
 
     def load(self, case_id: str) -> Case:
         case = self.cases[case_id]
-        if case.draft is None or case.draft.is_typed:
+        if not case.is_declared:
             return self._source((case,)).load(case_id)
         return self.of_operator(case.operator).load(case_id)
 

@@ -181,6 +181,8 @@ class Corpus:
     def entry(self, name: str) -> CorpusEntry:
         """The case of that file, written as the index has it, with or without its suffix; an error lists them."""
         known = {file.removesuffix(TEXT): entry for file, entry in self._entries.items()}
+        if not known:
+            raise UsageError(f"{self.folder} has no case; name the folder of the fuzz run that found it: --corpus DIR.")
         if name.removesuffix(TEXT) not in known:
             raise UnknownNameError(f"case of {self.folder}", name, known)
         return known[name.removesuffix(TEXT)]
@@ -208,12 +210,14 @@ class Corpus:
 
 def promote(entry: CorpusEntry, catalogue: Catalogue) -> tuple[str, Path]:
     """Declare the call that was drawn in cases/<operator>.yaml; returns its id and that file."""
-    root, where = catalogue.root_of(entry.operator), f"{entry.file}: "
+    root, where = catalogue.root_of(catalogue.operators.find(entry.operator).name), f"{entry.file}: "
     draft = catalogue.draft(f"{entry.operator}/{entry.words}") if entry.words else None
     if draft is None:
         raise UsageError(f"{where}no recipe makes this call: it has faults. Run the file, or declare a case like it.")
     if root.bundled:
-        raise UsageError(f"{where}{entry.operator} is in the installed package; name a folder of yours: --root DIR.")
+        raise UsageError(
+            f"{where}{entry.operator} is in the installed package; name a root of yours that has it: --root DIR."
+        )
     name = _UNFIT.sub("_", Path(entry.file).stem.lower())
     path = root.cases / f"{entry.operator}.yaml"
     if f"{entry.operator}/{name}" in catalogue.drafts_of(entry.operator):

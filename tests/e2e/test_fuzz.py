@@ -147,13 +147,16 @@ def test_an_operator_with_axes_alone_is_drawn_and_made_smaller(cli, pick_with_ax
     assert "131 elements" in small.out, "one row, one pick: fuzz has made it as small as it can be"
 
 
-def test_a_finding_can_be_typed_and_declared(cli, run, pick_with_axes, tmp_path):
+def test_a_finding_can_be_typed_and_declared(cli, run, pick_with_axes, tmp_path, monkeypatch):
     corpus = tmp_path / "corpus"
     options = ("--root", pick_with_axes, "--backend", f"{pick_with_axes / 'tail.py'}:tail", "--no-isolate")
     found = cli("fuzz", *options, "--cases", 40, "--valid", "--corpus", corpus).expect_code(1)
     (kept,) = json.loads((corpus / "corpus.json").read_text())["cases"]
     (typed,) = [line.split() for line in found.lines if line.startswith("  as drawn: mluops-test run ")]
     assert typed[4] == f"pick/{kept['words']}"
+    told = cli("fuzz", *options, "--cases", 40, "--valid", "--corpus", tmp_path / "other", "--format", "json")
+    (finding,) = json.loads(told.expect_code(1).out)["findings"]
+    assert finding["as_drawn"].split() == typed[2:]
     drawn = only(run(*typed[4:]).expect_code(1))
     assert drawn["outcome"] == "failed"
     declared = ("--promote", kept["file"], "--corpus", corpus, "--root", pick_with_axes)
@@ -162,6 +165,16 @@ def test_a_finding_can_be_typed_and_declared(cli, run, pick_with_axes, tmp_path)
     promoted = only(run(command.split()[2], *options).expect_code(1))
     assert [promoted[key] for key in ("causes", "worst")] == [drawn[key] for key in ("causes", "worst")]
     assert "has a case" in cli("fuzz", *declared).expect_code(2).err
+    cli("fuzz", *declared, "--valid", "--seconds", 5).expect_error(2, "leave out --valid, --seconds")
+    assert not (tmp_path / "empty").exists()
+    cli("fuzz", *declared[:2], "--corpus", tmp_path / "empty").expect_error(2, "has no case; name the folder")
+    cli("fuzz", *declared[:4]).expect_error(2, "Unknown operator 'pick'")
+    before = (pick_with_axes / "cases" / "pick.yaml").read_bytes()
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "_content").symlink_to(pick_with_axes)
+    monkeypatch.setattr("mluops_gtest.catalog.root._PACKAGE", tmp_path / "package")
+    cli("fuzz", *declared[:4]).expect_error(2, "pick is in the installed package; name a root of yours that has it")
+    assert (pick_with_axes / "cases" / "pick.yaml").read_bytes() == before
 
 
 def test_a_finding_that_no_words_make_cannot_be_declared(cli, pick_with_axes, tmp_path):
@@ -187,6 +200,7 @@ def test_only_valid_calls_are_drawn_of_operators_that_are_selected(cli, tmp_path
     drawn = [draws.draw(number) for number in range(12)]
     assert not any(one.faults for one in drawn)
     assert all(operators[name].answer(bind_values(one.case, operators[name])).status == 0 for one in drawn)
+    cli("fuzz", "ball_query").expect_error(2, "Name an operator by --op, e.g. --op ball_query.")
     cli("fuzz", "-k", "no_such_word", *options).expect_error(5, "The selection matches no case")
 
 

@@ -331,6 +331,8 @@ def test_a_case_says_the_headline_of_its_cause_and_some_wrong_elements(show):
     assert [row.split("\t")[0] for row in texts(page, ".cause .samples tr")[1:]] == [f"out[38, {n}]" for n in range(3)]
     page.click(".cause button")
     assert sorted(ids(page)) == sorted(names)
+    alone = show(report(last_rows_cleared("toy/alone", 9, "v1:9")), "#toy/alone")
+    assert texts(alone, ".detail .cause p") == ["toy: out[7:] is zero"], "the head says all of it"
 
 
 @pytest.mark.parametrize(

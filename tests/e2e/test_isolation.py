@@ -168,7 +168,9 @@ def test_shards_are_disjoint_complete_and_merge_to_the_whole(cli, run, tmp_path)
     merged = json.loads((tmp_path / "merged" / "report.json").read_text())
     assert merged["summary"] == whole.report["summary"]
     assert sorted(r["case"] for r in merged["results"]) == sorted(whole.results)
-    cli("merge", *(p.folder for p in parts[:2]), "--out", tmp_path / "m2").expect_error(3, "3/3")
+    cli("merge", *(p.folder for p in parts[:2]), "--out", tmp_path / "m2").expect_error(
+        3, "3/3. Name the folder of every shard"
+    )
     assert cli("merge", *(p.folder for p in parts), parts[0].folder, "--out", tmp_path / "m3").code == 3
     other = run("--op", "voxel_pooling_forward", "--tag", "boundary", "--shard", "3/3", "--backend", "reference")
     cli("merge", parts[0].folder, parts[1].folder, other.folder, "--out", tmp_path / "m4").expect_error(3, "backend")

@@ -1,6 +1,7 @@
 """`--format json`: one object per command, as its schema says, the same as Python gets; errors are objects, too."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -59,6 +60,8 @@ COMMANDS = {
     "fuzz --backend {backend} --no-isolate --cases 12 --corpus corpus": 1,
     "doctor --backend {backend}": 0,
     "doctor --self": 0,
+    "list": 0,
+    "list scale_by --tag boundary": 0,
     "show {case}": 0,
     "show scale_by/big --reseed 3": 0,
     "history show": 0,
@@ -227,6 +230,7 @@ def test_errors_are_objects(cli, words, code, told):
     error = refuse_wrong(json.loads(result.err))
     assert (error["kind"], error["exit_code"], result.out) == ("error", code, "")
     assert told in error["error"]
+    assert "Usage:" not in error["error"], "the lines above the sentence are for people"
 
 
 def test_a_bug_is_an_object_with_its_trace(cli, monkeypatch):
@@ -240,8 +244,20 @@ def test_without_the_option_errors_are_for_people(cli):
     cli("explain", "none").expect_error(2, "Error: Invalid value for 'RESULTS'")
 
 
-def test_rules_stay_a_list_of_words(cli):
-    assert json.loads(cli("audit", "operators", "--rules", "--format", "json").out).keys() == RULES.keys()
+def test_rules_are_listed_with_their_words(cli):
+    document = refuse_wrong(json.loads(cli("audit", "operators", "--rules", "--format", "json").out))
+    assert (document["kind"], document["rules"].keys()) == ("audit_rules", RULES.keys())
+
+
+def test_a_broken_case_is_listed_with_its_error(cli):
+    Path("broken.prototxt").write_text("op_name")
+    document = refuse_wrong(json.loads(cli("list", "broken.prototxt", "--format", "json").expect_code(3).out))
+    assert "broken.prototxt" in document["cases"][0]["error"]
+
+
+def test_findings_say_what_runs_them(ask, cli):
+    for finding in ask("fuzz --backend {backend} --no-isolate --cases 12 --corpus corpus", 1)[0]["findings"]:
+        cli(*shlex.split(finding["repro"])[1:]).expect_code(1)
 
 
 def test_a_crash_reaches_the_object(cli):

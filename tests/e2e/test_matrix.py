@@ -49,6 +49,9 @@ def test_runs_that_agree_say_so(cli, run):
     assert "The runs agree on every case." in page
     # Runs of one backend, commit and machine are told apart by their folders.
     assert f"numpy · {first}" in page
+    page = cli("report", *(run(case).folder for case in SELECTED)).out
+    assert "No case is in more than one of the runs." in page
+    assert "The runs agree" not in page
 
 
 def test_the_page_speaks_chinese(cli, runs):

@@ -48,4 +48,5 @@ def test_what_cannot_be_written_is_refused(cli, arguments, words, tmp_path):
     out.mkdir()
     (out / "abs.c").write_text("mine")
     cli("new", "c-library", *arguments, "--out", "there").expect_error(2, words)
+    cli("new", "c-library", "sqrt", "--out", "there/abs.c/below").expect_error(74, "cannot be written: Not a directory")
     assert {path.name: path.read_text() for path in out.iterdir()} == {"abs.c": "mine"}

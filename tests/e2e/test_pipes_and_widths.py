@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from mluops_gtest.cli.terminal import whole_table
+from mluops_gtest.core.report import RunReport
+from mluops_gtest.results.reports.terminal import slowest_table
 
 
 def left_alone(*arguments):
@@ -40,6 +42,16 @@ def test_a_run_goes_on_without_its_reader(toy, tmp_path):
     code, _ = left_alone("run", "-v", "--root", toy, "--out", tmp_path / "out")
     assert code == 0
     assert (tmp_path / "out" / "report.json").exists()
+
+
+def test_the_slowest_cases_are_named_whole_on_a_narrow_terminal(run):
+    report = RunReport.load(run("ball_query:B=2").expect_code(0).folder)
+    console = Console(file=io.StringIO(), width=44, force_terminal=True, color_system=None)
+    console.print(slowest_table(report.results, 1))
+    heading, *lines = console.file.getvalue().splitlines()
+    assert heading.split() == ["backend", "ms", "slowest", "cases"]
+    (case,) = report.results
+    assert case.case in "".join(line[12:].strip() for line in lines)
 
 
 def test_tables_are_not_cut_on_a_narrow_terminal():

@@ -164,6 +164,8 @@ def test_merge_is_careful_as_well(cli, run, tmp_path):
     before = files(tmp_path / "merged")
     cli("merge", *parts, "--out", tmp_path / "merged").expect_error(2, "the folder already holds a run")
     assert files(tmp_path / "merged") == before
+    refused = cli("run", ONE, "--out", tmp_path / "merged").expect_error(2, "--overwrite replaces it")
+    assert "--resume" not in refused.err, "a merged run has no plan to go on with"
     assert cli("merge", *parts, "--out", parts[0], "--overwrite").code == 0
     assert sorted(files(parts[0])) == ["causes.json", "report.json", "results.jsonl"]
 

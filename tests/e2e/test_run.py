@@ -310,6 +310,8 @@ def test_failed_says_what_it_cannot_run(cli, run, toy, tmp_path):
         5, "none of the 1 cases that failed there is selected"
     )
     cli("run", "--resume", earlier, "--failed", failed).expect_error(2, "leave out --failed")
+    cli("run", "abs", "--resume", earlier).expect_error(2, "leave out SELECT")
+    cli("run", "--op", "abs", "--out", earlier).expect_error(2, f"`--resume {earlier}` goes on with it")
     cli("run", "--failed", failed).expect_error(5, "1 case(s) no longer exist and are left out, e.g. scale_by/ramp_2")
 
 
@@ -340,6 +342,6 @@ def test_the_help_page_has_every_option_under_one_heading(cli):
 def test_the_slowest_cases(run):
     result = run(*SMOKE, "--durations", "2").expect_code(0)
     title, *rows, counts = result.lines[-5:-1]
-    assert (title.split(), counts.split()[1]) == (["slowest", "cases", "backend", "ms"], "passed")
+    assert (title.split(), counts.split()[1]) == (["backend", "ms", "slowest", "cases"], "passed")
     slowest = sorted(result.results.values(), key=lambda one: -one["seconds"])[:2]
-    assert [row.split() for row in rows] == [[one["case"], f"{one['seconds'] * 1e3:.2f}"] for one in slowest]
+    assert [row.split() for row in rows] == [[f"{one['seconds'] * 1e3:.2f}", one["case"]] for one in slowest]

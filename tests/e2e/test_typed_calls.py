@@ -1,9 +1,11 @@
 """Calls that are typed: `ball_query:B=2,M=1` is a case like any other, under an id that repeats it."""
 
 import json
+import re
 
 import pytest
 
+from mluops_gtest.catalog.make import make_case
 from mluops_gtest.catalog.prompt import Prompt
 from mluops_gtest.catalog.selection import Session
 from mluops_gtest.core.call import Sizes
@@ -54,6 +56,25 @@ def test_other_values_of_the_call_come_by_seed_and_by_reseed(run):
     assert digests == {ID, f"{ID},seed=7", f"{ID},seed=8"}
 
 
+def test_a_call_is_made_once_and_by_no_file(cli, run, monkeypatch):
+    makings = []
+    for module in ("prompt", "source", "make"):
+        monkeypatch.setattr(
+            f"mluops_gtest.catalog.{module}.make_case", lambda *of, to=make_case: makings.append(of) or to(*of)
+        )
+    run(CALL).expect_code(0)
+    cli("list", CALL).expect_code(0)
+    assert len(makings) == 2
+    assert "baseline: made with the case by the reference" in cli("show", CALL).lines
+    assert json.loads(cli("show", CALL, "--format", "json").out)["stored"] is False
+    assert json.loads(cli("show", "ball_query/no_sample", "--format", "json").out)["stored"] is True
+
+
+def test_short_answers_leave_the_words_to_the_results(run):
+    assert run(CALL, "-q").expect_code(0).lines[0].startswith("1 passed")
+    run(CALL, "-q", "-v").expect_error(2, "leave out -q or -v")
+
+
 @pytest.mark.parametrize("command", ["show", "list", "verify"])
 def test_the_same_words_go_where_an_id_goes(cli, command):
     cli(command, CALL).expect_code(0)
@@ -65,8 +86,9 @@ def test_a_failing_call_has_a_repro_line_that_fails_alike(run, cli, tmp_path):
     words = result["repro"].split()[2:]
     assert only(run(*words).expect_code(1))["causes"] == result["causes"]
     cli("diff", *words).expect_code(1)
-    smallest = tmp_path / "small.prototxt"
-    cli("minimise", *words, "--out", smallest).expect_code(0)
+    *_, file, _ = cli("minimise", *words).expect_code(0).lines
+    smallest = file.split()[1]
+    assert re.fullmatch(r"masked_im2col_forward_[0-9a-f]{8}_minimised\.prototxt", smallest)
     assert only(run(smallest, *words[1:]).expect_code(1))["outcome"] == "failed"
 
 
@@ -96,9 +118,12 @@ def test_a_parameter_that_is_wrong_on_purpose_is_a_negative_case(run, call, chec
         ("ball_query:recipe=scatter", "unknown recipe 'scatter'. Did you mean 'scattered'?"),
         ("ball_query:recipe=scattered", "recipe 'scattered' needs the argument 'centres'; it takes: centres, points, "),
         ("ball_query:seed=-1", "seed must be an integer from 0 to 4294967295, not '-1'"),
-        ("ball_query:B", "B must be an integer ≥ 0, not ''"),
-        ("ball_query:,", "unknown name ''. Known: batches (B), "),
-        ("ball_query:B=2,batches=3", "two of the words mean the same"),
+        ("ball_query:B", "'B' has no value; write NAME=VALUE,NAME=VALUE"),
+        ("ball_query:B=2,", "'' has no value; write NAME=VALUE,NAME=VALUE"),
+        ("ball_query:B=", "B must be an integer ≥ 0, not ''"),
+        ("ball_query:B=2,batches=3", "two of the names mean the same"),
+        ("ball_query:B=2,B=3", "two of the names mean the same"),
+        ("ball_query:dtype=half,dtype=float", "two of the names mean the same"),
         ("abs:dims=foo", "dims must be a list of an integer, e.g. 3x3x3, not 'foo'"),
         (
             "dynamic_scatter_backward:N=3,M=5",
@@ -113,12 +138,12 @@ def test_words_that_do_not_fit_are_refused(cli, call, words):
 
 
 def test_a_typed_call_is_nothing_to_generate(cli):
-    assert "has no declaration" in cli("generate", CALL).expect_code(2).err
+    assert "has no declaration; `run` takes it as it is" in cli("generate", CALL).expect_code(2).err
 
 
 def test_lists_and_words_of_a_recipe_are_typed_too(cli):
     shown = cli("list", "--format", "json", "abs:dims=2x3,values=nan", "get_indice_pairs:kernel=1x2x3,pad=0x1x1").out
-    first, second = json.loads(shown)
+    first, second = json.loads(shown)["cases"]
     assert first["inputs"][0]["dims"] == [2, 3]
     assert second["params"]["filter_space"] == [1, 2, 3]
 
@@ -128,6 +153,12 @@ def test_an_operator_without_a_space_takes_the_words_of_its_first_recipe(cli, to
     assert cli("list", "--format", "ids", "--root", toy_root, "scale_by:count=3").lines == [
         "scale_by/recipe=ramp,count=3,dtype=float"
     ]
+
+
+def test_a_new_operator_is_called_before_anything_is_generated(cli, run):
+    cli("new", "operator", "row_sum", "--root", "mine").expect_code(0)
+    result = run("row_sum:rows=3", "--root", "mine").expect_code(0)
+    assert result.report["selection"]["left_out"] == 0
 
 
 def test_selecting_a_call_selects_nothing_else():

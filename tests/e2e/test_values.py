@@ -53,10 +53,11 @@ class TestDiff:
 
     @pytest.mark.parametrize("mistake", ["AllZero", "Transposed"])
     def test_it_begins_with_the_sentence_and_the_element_of_the_run(self, cli, run, mistake):
-        done = run(OTHER, "--backend", wrong(mistake)).expect_code(1)
+        done = run(OTHER, "--backend", wrong(mistake), "--save-outputs", "failed").expect_code(1)
         sentence, worst = done.lines[done.lines.index("") + 1], done.results[OTHER]["worst"]
+        saved = cli("diff", OTHER, "--from", done.folder).expect_code(1)
         result = cli("diff", OTHER, "--backend", wrong(mistake), "-n", 1).expect_code(1)
-        assert result.lines[:2] == [sentence, f"failed {OTHER}"]
+        assert saved.lines[:2] == result.lines[:2] == [sentence, f"failed {OTHER}"]
         table = next(at for at, line in enumerate(result.lines) if line.startswith("index"))
         assert result.lines[table - 1].startswith(f"{worst['output']}[")
         assert result.lines[table + 1].startswith(f"[{', '.join(map(str, worst['index']))}]")

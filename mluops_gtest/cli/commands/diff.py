@@ -117,6 +117,7 @@ def command(
             "diff needs either --backend, to run the case now, or --from, to use the outputs that a run kept, "
             "e.g. --backend my_kernels.py:backend or --from results."
         )
+    before: CaseResult | None = None
     recorded: CaseResult | None = None
     outputs: CaseOutputs | None
     if results is not None:
@@ -147,7 +148,8 @@ def command(
 
         print_json(fill(DIFF, result=result, recorded=recorded, outputs=differences, saved=saved))
         return int(exit_code([result]))
-    explained = recorded or result
+    # Saved outputs are judged by the case alone; the run also compared it with the cases beside it.
+    explained = before or result
     if outputs is not None and explained.explained:
         echo(headline_of([explained], [explained], outputs.operator))
     print_page(console, _verdict_lines(result))

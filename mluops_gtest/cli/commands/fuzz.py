@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mluops_gtest.base.errors import ExitCode
+from mluops_gtest.base.errors import ExitCode, UsageError
 from mluops_gtest.base.text import pluralize
 from mluops_gtest.cli.echo import echo
 from mluops_gtest.cli.options import (
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mluops_gtest.catalog.selection import Session
-    from mluops_gtest.search.fuzz import FuzzReport
+    from mluops_gtest.search.fuzz import FuzzReport, NewCause
 
 _MAX_BROKEN = 5
+_BESIDE_PROMOTE = {"promote", "corpus", "roots"}
 
 
 @click.command("fuzz")
@@ -100,6 +101,8 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, promote: str | Non
     from mluops_gtest.search.fuzz import SECONDS, FuzzRequest, fuzz_exit_code, run_fuzz
 
     if promote is not None:
+        if refused := [option for name, option in typed_options(ctx).items() if name not in _BESIDE_PROMOTE]:
+            raise UsageError(f"--promote draws nothing and prints text; leave out {', '.join(refused)}.")
         return _promote(Session(options["roots"]), corpus, promote)
     drawn = {name: options.pop(name) for name in ("operators", "tags", "keyword", "valid", "seconds", "cases", "seed")}
     if drawn["seconds"] is None and drawn["cases"] is None:
@@ -120,7 +123,9 @@ def command(ctx: click.Context, /, corpus: Path, quiet: bool, promote: str | Non
         from mluops_gtest.cli.echo import print_json
         from mluops_gtest.documents import to_json
 
-        print_json(to_json(report))
+        print_json(
+            to_json(report, commands=[_commands(finding, run.repro_options()) for finding, _ in report.findings])
+        )
     else:
         print_page(stdout(), _page(report, run.repro_options(), corpus))
     return int(fuzz_exit_code(report))
@@ -137,6 +142,12 @@ def _promote(session: "Session", corpus: Path, name: str) -> int:
     return int(ExitCode.OK)
 
 
+def _commands(finding: "NewCause", options: tuple[str, ...]) -> dict[str, str]:
+    """What runs the file, and what runs the call as it was drawn, empty where no words make it."""
+    cases = {"repro": str(finding.file), "as_drawn": finding.words and f"{finding.operator}/{finding.words}"}
+    return {name: case and shlex.join(["mluops-test", "run", case, *options]) for name, case in cases.items()}
+
+
 def _page(report: "FuzzReport", repro: tuple[str, ...], folder: Path) -> "Iterator[Table | str]":
     """A table of the operators, every cause with its file, and how to see it again by the options `repro`."""
     from mluops_gtest.core.cause import format_reason
@@ -148,10 +159,10 @@ def _page(report: "FuzzReport", repro: tuple[str, ...], folder: Path) -> "Iterat
         yield f"[bold red]found[/]  {escape(headline)}"
         dims = ", ".join(f"{tensor.id} {list(tensor.dims)}" for tensor in finding.result.info.tensors)
         yield f"  {escape(f'{finding.result.reason}  ({dims})')}"
-        yield f"  {escape(shlex.join(['mluops-test', 'run', str(finding.file), *repro]))}"
-        if finding.words:
-            words = f"{finding.operator}/{finding.words}"
-            yield f"  as drawn: {escape(shlex.join(['mluops-test', 'run', words, *repro]))}"
+        commands = _commands(finding, repro)
+        yield f"  {escape(commands['repro'])}"
+        if commands["as_drawn"]:
+            yield f"  as drawn: {escape(commands['as_drawn'])}"
     still = [(file, result) for file, result in report.corpus if is_failure(result)]
     for file, result in still:
         yield f"[bold red]still fails[/]  {escape(str(file))}  {escape(result.reason)}"

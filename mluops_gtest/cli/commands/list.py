@@ -48,7 +48,7 @@ class Listing:
         self.broken = 0
 
     def records(self) -> list[dict[str, Any]]:
-        """All cases for programs; of a broken one its id and the error."""
+        """All cases for programs; of a broken one little but the error."""
         return [self._record(selected) for selected in self._cases]
 
     def table(self) -> Iterator[str]:
@@ -81,28 +81,30 @@ class Listing:
         entry = self._source.lock.get(draft.id)
         if entry is None or entry.declared != draft.digest:
             # Declared or changed since the lock was written: only making it tells its shapes.
-            entry = lock_entry(make_case(draft, self._session.catalogue.operators[draft.operator]), draft.digest)
+            made = self._session.catalogue.typed_cases.get(draft.id)
+            made = made or make_case(draft, self._session.catalogue.operators[draft.operator])
+            entry = lock_entry(made, draft.digest)
         return unfold_entry(entry, draft, self._source.lock), draft.expect, None
 
     def _record(self, selected: "Selected") -> dict[str, Any]:
+        known = {"id": selected.id, "tags": selected.tags, "doc": selected.draft.doc if selected.draft else ""}
         try:
             entry, expect, case = self._look_up(selected)
             operator = selected.operator if case is None else case.operator
-            return {
-                "id": selected.id,
+            return known | {
                 "operator": operator,
-                "tags": list(selected.tags),
-                "doc": selected.draft.doc if selected.draft else "",
                 "params": dict(entry.params),
                 "inputs": entry.tensors["inputs"],
                 "outputs": entry.tensors["outputs"],
                 "criteria": self._criteria(operator, entry, case or selected.draft),
                 "expect": describe_expect(expect),
                 "stored": case is not None or self._session.catalogue.has_stored(selected.id),
+                "error": "",
             }
         except ContentError as error:
             self.broken += 1
-            return {"id": selected.id, "error": str(error)}
+            unknown = {"inputs": (), "outputs": (), "criteria": (), "params": {}, "expect": {}, "stored": False}
+            return known | unknown | {"operator": selected.operator, "error": str(error)}
 
     def _criteria(self, operator: str, entry: "LockEntry", of: "Case | CaseDraft | None") -> list[dict[str, Any]]:
         from mluops_gtest.core.tensor import DType
@@ -157,7 +159,10 @@ def command(query: Query, roots: tuple[str, ...], form: str) -> int:
 
     listing = Listing(session, cases)
     if form == "json":
-        print_json(listing.records())
+        from mluops_gtest.documents import LIST
+        from mluops_gtest.results.shapes import fill
+
+        print_json(fill(LIST, cases=listing.records()))
     else:
         echo("\n".join(listing.table()))
         echo(pluralize(len(cases), "case") + (f", {listing.broken} broken" if listing.broken else ""))
@@ -194,22 +199,23 @@ def show(ctx: click.Context, /, roots: tuple[str, ...], case: str, form: str, **
     loaded = source.load(chosen.id)
     note = "; ".join(filter(None, (chosen.note, chosen.draft.note if chosen.draft else "")))
     operator = session.catalogue.operators.get(loaded.operator)
+    is_made = chosen.draft is not None and (loaded.reseeded is not None or not session.catalogue.has_stored(loaded.id))
     options = [*root_words(roots, ctx.obj)]
     if loaded.reseeded is not None:
         options += ["--reseed", str(loaded.reseeded.number)]
     repro = shlex.join(["mluops-test", "run", loaded.id, *options])
     if form == "json":
-        print_json(_case_to_json(loaded, operator, note, repro))
+        print_json(_case_to_json(loaded, operator, note, repro, stored=loaded.baseline_stored and not is_made))
         return
     console = stdout()
-    for part in _page(loaded, operator, note, repro):
+    for part in _page(loaded, operator, note, repro, is_made=is_made):
         if isinstance(part, str):
             console.print(part)
         else:
             whole_table(console, part)
 
 
-def _case_to_json(case: "Case", operator: "Operator | None", note: str, repro: str) -> dict[str, Any]:
+def _case_to_json(case: "Case", operator: "Operator | None", note: str, repro: str, *, stored: bool) -> dict[str, Any]:
     """The same for programs."""
     from mluops_gtest.documents import SHOW
     from mluops_gtest.results.shapes import Overlay, fill
@@ -224,7 +230,7 @@ def _case_to_json(case: "Case", operator: "Operator | None", note: str, repro: s
         for one in required or ()
     ]
     own = {"inputs": inputs, "outputs": outputs, "criteria": criteria, "expect": describe_expect(case.expect)}
-    return fill(SHOW, case, supported=operator is not None, note=note, repro=repro, **own)
+    return fill(SHOW, case, supported=operator is not None, note=note, repro=repro, stored=stored, **own)
 
 
 def _criteria_of(case: "Case", operator: "Operator | None") -> "dict[str, tuple[Criterion, ...] | None]":
@@ -236,7 +242,9 @@ def _criteria_of(case: "Case", operator: "Operator | None") -> "dict[str, tuple[
     return required
 
 
-def _page(case: "Case", operator: "Operator | None", note: str, repro: str) -> "Iterator[Table | str]":
+def _page(
+    case: "Case", operator: "Operator | None", note: str, repro: str, *, is_made: bool
+) -> "Iterator[Table | str]":
     """Yields the parts of the page in order."""
     from mluops_gtest.results.reports.terminal import escape, table_of
 
@@ -263,7 +271,8 @@ def _page(case: "Case", operator: "Operator | None", note: str, repro: str) -> "
         listed = (f"{one.kind.canonical.value} ≤ {one.threshold:g}" for one in required or ())
         yield escape(f"{name}: {'not compared' if required is None else ', '.join(listed) or 'no criterion'}")
     yield escape("expects: " + ", ".join(f"{key} {value}" for key, value in describe_expect(case.expect).items()))
-    yield "baseline: " + ("stored" if case.baseline_stored else "recomputed with the reference (device CPU)")
+    made = "made with the case by the reference" if is_made else "stored"
+    yield f"baseline: {made if case.baseline_stored else 'recomputed with the reference (device CPU)'}"
     if (reseeded := case.reseeded) is not None:
         words = f"of --reseed {reseeded.number}"
         if reseeded.fixed:

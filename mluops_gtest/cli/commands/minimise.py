@@ -101,6 +101,7 @@ def command(
     from mluops_gtest.catalog.selection import Session
     from mluops_gtest.cli.standalone import describe_failure, standalone_of
     from mluops_gtest.core.operator_parts import REDUCTIONS
+    from mluops_gtest.core.tensor import digest_bytes
     from mluops_gtest.documents import to_json
     from mluops_gtest.running.options import RunOptions
     from mluops_gtest.running.plan import refuse
@@ -111,7 +112,9 @@ def command(
     settings = None if ctx.obj is None else str(ctx.obj.path)
     request = RunOptions(Query((case,)), roots, backend, settings=settings, **options)
     refuse(request)
-    target = _target(out, chosen.id)
+    is_typed = chosen.draft is not None and chosen.draft.is_typed
+    # The words of a typed call are longer than a name should be.
+    target = _target(out, f"{chosen.operator}_{digest_bytes(chosen.id.encode())[:8]}" if is_typed else chosen.id)
     alone = None if standalone is None else standalone_of(standalone, backend, request.runtime)
     with one_interrupt(), _progress(quiet) as report_step:
         smallest, confirmed, operator = minimise_case(session, request, case, calls, report_step)
@@ -123,8 +126,12 @@ def command(
     reductions = operators.part(operator.name, REDUCTIONS)
     write_case(replace(smallest.case, id=target.stem), operator, target, Schema.of(operators.values()), readable=True)
     # Nothing changed, so that the words of the call say it exactly.
-    as_typed = smallest.is_unchanged and chosen.draft is not None and chosen.draft.is_typed
-    repro = ["mluops-test", "run", case if as_typed else str(target), *request.repro_options()]
+    repro = [
+        "mluops-test",
+        "run",
+        case if smallest.is_unchanged and is_typed else str(target),
+        *request.repro_options(),
+    ]
     names = {"file": str(target), "repro": shlex.join(repro)}
     if alone is not None:
         path = target.with_suffix(alone.suffix)

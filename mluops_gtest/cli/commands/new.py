@@ -139,7 +139,6 @@ def new_c_library(names: tuple[str, ...], out: Path, roots: tuple[str, ...]) -> 
     there = [path for path in texts if path.exists()]
     if there:
         raise UsageError(f"{there[0]} exists already; take another --out, or remove it first.")
-    out.mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():
         replace_text(path, text)
         echo(str(path))

@@ -150,6 +150,8 @@ def command(
             print_json(to_json(report, exit_code=code, folder=str(folder or ""), errors=errors))
         return int(code)
 
+    if quiet and verbose:
+        raise UsageError("--quiet and --verbose contradict each other; leave out -q or -v.")
     verbosity = -1 if quiet else int(verbose)
     if resume is not None:
         _refuse_beside_resume(ctx)
@@ -171,7 +173,8 @@ def command(
 
             echo("This shard has no cases.")
             return tell(RunReport(__version__, {}, {}, {}, "", 0.0, ()), ExitCode.OK)
-        for draft in (case.draft for case in plan.cases if case.draft is not None and case.draft.is_typed):
+        typed = (case.draft for case in plan.cases if case.draft is not None and case.draft.is_typed)
+        for draft in typed if verbosity >= 0 else ():
             expected = draft.expect.check and f"  (the check {draft.expect.check} answers {draft.expect.status.name})"
             echo(f"{draft.id}{expected or ''}")
         with _new_folder(options) as folder:
@@ -230,12 +233,14 @@ def _resume(path: Path, verbosity: int, durations: int, cluster: str | None, tel
 
 
 def _new_folder(options: "RunOptions") -> "ResultsFolder":
-    from mluops_gtest.results.folder import RUNS, ResultsFolder
+    from mluops_gtest.results.folder import RUN, RUNS, ResultsFolder
 
     if options.out is None:
         stamp = datetime.datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
         return ResultsFolder.fresh(RUNS, stamp)
-    advice = f"`--resume {options.out}` goes on with it, --overwrite replaces it, another --out keeps both"
+    # What `merge` wrote has no plan to go on with.
+    resume = f"`--resume {options.out}` goes on with it, " if (Path(options.out) / RUN).exists() else ""
+    advice = f"{resume}--overwrite replaces it, another --out keeps both"
     return ResultsFolder.new(Path(options.out), overwrite=options.overwrite, advice=advice)
 
 

@@ -118,7 +118,8 @@ def _differing(
     """The cases with different outcomes, those of one run alone left out; a heading and a filter above them."""
     yield f"<p>{escape(words['all'].format(n=len(everything), same=len(everything) - len(differing)))}</p>"
     if not differing:
-        yield f"<p>{escape(words['same'])}</p>"
+        is_shared = any(sum(case in column.results for column in columns) > 1 for case in everything)
+        yield f"<p>{escape(words['same' if is_shared else 'apart'])}</p>"
         return
     find = escape(words["find"])
     yield f'<p class="finding"><input type="search" id="find" placeholder="{find}" aria-label="{find}">'

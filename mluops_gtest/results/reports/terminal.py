@@ -328,9 +328,9 @@ def operator_table(facts: RunFacts) -> Table:
 
 def slowest_table(results: Iterable[CaseResult], number: int) -> Table:
     """The cases that spent most seconds inside the backend, the slowest first."""
-    table = table_of((("slowest cases",), LINE), (("backend ms",), RIGHT))
+    table = table_of((("backend ms",), RIGHT), (("slowest cases",), FOLD))
     for result in heapq.nlargest(number, results, key=lambda one: one.seconds):
-        table.add_row(escape(result.case), f"{result.seconds * 1e3:.2f}")
+        table.add_row(f"{result.seconds * 1e3:.2f}", escape(result.case))
     return table
 
 

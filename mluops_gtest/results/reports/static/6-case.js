@@ -28,7 +28,8 @@ function causeBlock(row) {
     "div",
     { class: "cause" },
     cause && el("p", { class: "cause-head" }, cause.head),
-    (row.wrong || []).flatMap(([output, words]) => [el("p", {}, words), samplesTable(row, output)]),
+    // Where the head says the same, once is enough.
+    (row.wrong || []).flatMap(([output, words]) => [cause && cause.head.endsWith(words) ? null : el("p", {}, words), samplesTable(row, output)]),
     cause && cause.rows.length > 1 && el("button", { type: "button", class: "link", click: () => goToList({ search: `cause:${row.cause}` }) }, t("cause_cases", { n: whole(cause.rows.length) })),
   );
 }
