@@ -60,11 +60,6 @@ DOCTOR: Final = document_of(
 _FIGURES: Final = " ".join(f"{name}:float|None" for name in ("min", "max", "mean", "zero", "nonfinite"))
 _TENSORS: Final = list_of(shape_of("ShownTensor", TensorDesc, f"id:str dtype layout dims strides {_FIGURES}"))
 _CRITERIA: Final = list_of(shape_of("ShownCriterion", None, "output:str criterion:str threshold:float"))
-_LISTED: Final = "id:str operator:str tags:list[str] doc:str params:dict expect:dict stored:bool error:str"
-_SHAPES: Final = "inputs:list[dict[str,Any]] outputs:list[dict[str,Any]]"
-LIST: Final = document_of(
-    "list", None, cases=list_of(shape_of("ListedCase", None, f"{_LISTED} {_SHAPES}", criteria=_CRITERIA))
-)
 SHOW: Final = document_of(
     "show",
     Case,
@@ -93,7 +88,6 @@ _FINDINGS: Final = list_of(shape_of("RuleFinding", Problem, "rule:str operator:s
 AUDIT_OPERATORS: Final = document_of("audit_operators", None, "operators:list[str] seeds:int", findings=_FINDINGS)
 _SCORES: Final = map_of(shape_of("MutantScore", Score, "tried caught by_one_alone:int|None"))
 _TRIED: Final = {"score": _SCORES, "operators": map_of(_SCORES), "trials": list_of(Trial)}
-AUDIT_RULES: Final = document_of("audit_rules", None, "rules:dict[str,str]")
 AUDIT_MUTANTS: Final = document_of(
     "audit_mutants", None, "first_kill:bool not_tried=untried:list[tuple[str,str]]", **_TRIED
 )

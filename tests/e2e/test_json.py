@@ -60,8 +60,6 @@ COMMANDS = {
     "fuzz --backend {backend} --no-isolate --cases 12 --corpus corpus": 1,
     "doctor --backend {backend}": 0,
     "doctor --self": 0,
-    "list": 0,
-    "list scale_by --tag boundary": 0,
     "show {case}": 0,
     "show scale_by/big --reseed 3": 0,
     "history show": 0,
@@ -244,15 +242,14 @@ def test_without_the_option_errors_are_for_people(cli):
     cli("explain", "none").expect_error(2, "Error: Invalid value for 'RESULTS'")
 
 
-def test_rules_are_listed_with_their_words(cli):
-    document = refuse_wrong(json.loads(cli("audit", "operators", "--rules", "--format", "json").out))
-    assert (document["kind"], document["rules"].keys()) == ("audit_rules", RULES.keys())
+def test_rules_stay_a_list_of_words(cli):
+    assert json.loads(cli("audit", "operators", "--rules", "--format", "json").out).keys() == RULES.keys()
 
 
 def test_a_broken_case_is_listed_with_its_error(cli):
     Path("broken.prototxt").write_text("op_name")
-    document = refuse_wrong(json.loads(cli("list", "broken.prototxt", "--format", "json").expect_code(3).out))
-    assert "broken.prototxt" in document["cases"][0]["error"]
+    (case,) = json.loads(cli("list", "broken.prototxt", "--format", "json").expect_code(3).out)
+    assert "broken.prototxt" in case["error"]
 
 
 def test_findings_say_what_runs_them(ask, cli):

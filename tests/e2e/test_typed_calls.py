@@ -143,7 +143,7 @@ def test_a_typed_call_is_nothing_to_generate(cli):
 
 def test_lists_and_words_of_a_recipe_are_typed_too(cli):
     shown = cli("list", "--format", "json", "abs:dims=2x3,values=nan", "get_indice_pairs:kernel=1x2x3,pad=0x1x1").out
-    first, second = json.loads(shown)["cases"]
+    first, second = json.loads(shown)
     assert first["inputs"][0]["dims"] == [2, 3]
     assert second["params"]["filter_space"] == [1, 2, 3]
 

@@ -159,10 +159,7 @@ def command(query: Query, roots: tuple[str, ...], form: str) -> int:
 
     listing = Listing(session, cases)
     if form == "json":
-        from mluops_gtest.documents import LIST
-        from mluops_gtest.results.shapes import fill
-
-        print_json(fill(LIST, cases=listing.records()))
+        print_json(listing.records())
     else:
         echo("\n".join(listing.table()))
         echo(pluralize(len(cases), "case") + (f", {listing.broken} broken" if listing.broken else ""))
