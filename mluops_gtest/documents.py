@@ -19,6 +19,7 @@ from mluops_gtest.results.gate_findings import decision_to_json
 from mluops_gtest.results.history import HISTORY_CASE, CaseTrend, CauseTrend, Run, with_runs
 from mluops_gtest.results.saved_outputs import OutputDifference
 from mluops_gtest.results.shapes import Overlay, ResultRecord, Text, document_of, fill, list_of, map_of, shape_of
+from mluops_gtest.results.submission import Claim, Figures, Finding
 from mluops_gtest.results.writer import CauseSummary
 from mluops_gtest.search.audit_declarations import Problem
 from mluops_gtest.search.audit_outputs import FaultRow, MeasuredFaults
@@ -101,6 +102,12 @@ _FAULTS: Final = shape_of(
     faults=map_of(_FAULT),
 )
 AUDIT_OUTPUTS: Final = document_of("audit_outputs", None, "first_catch:bool", operators=map_of(_FAULTS))
+_CLAIMED: Final = shape_of("ClaimedRun", RunReport, "tool_version backend environment selection started labels")
+# `not_checked`: fields by file.
+_CHECKED: Final = {"claim": Claim, "figures": Figures | None, "run": _CLAIMED | None, "findings": list_of(Finding)}
+CHECK_SUBMISSION: Final = document_of(
+    "check_submission", None, "not_checked:dict[str,list[str]] exit_code:int", **_CHECKED
+)
 
 
 def to_json(

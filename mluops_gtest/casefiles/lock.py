@@ -363,6 +363,13 @@ def _bare(one: LockedTensor) -> Tensor:
     return Tensor(one["id"], desc).without_values()
 
 
+def bare_case(entry: LockEntry, draft: CaseDraft) -> Case:
+    """What an unfolded line and the declaration say of the case, without values and criteria."""
+    inputs, outputs = (tuple(map(_bare, entry.tensors[side])) for side in ("inputs", "outputs"))
+    params = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.params.items()}
+    return Case(draft.id, draft.operator, inputs, outputs, params, (), draft.expect, tags=draft.tags, doc=draft.doc)
+
+
 def same_values(case: Case, locked: LockEntry) -> bool:
     """Inputs and parameters are those of the lock's line."""
     return _plain(case.params) == locked.params and digest_tensors(case.inputs) == locked.inputs

@@ -272,7 +272,7 @@ class Keyword:
 
 _GLOB = re.compile(r"[*?\[]")
 # Sizes of real networks, and those at which threads collide: they take seconds.
-_NOT_DEFAULT = frozenset({*NAMED_TAGS, "network", "race"})
+NOT_DEFAULT = frozenset({*NAMED_TAGS, "network", "race"})
 
 
 class Selected(Value):
@@ -314,7 +314,7 @@ class Filter:
     def passes(self, case_id: str, tags: tuple[str, ...], *, named: bool, of_operators: Callable[[], bool]) -> bool:
         """The case is wanted; `of_operators` is asked only where operators are named."""
         if self._default:
-            return _NOT_DEFAULT.isdisjoint(tags)
+            return NOT_DEFAULT.isdisjoint(tags)
         if not named and any(tag in tags and tag not in self._tags for tag in NAMED_TAGS):
             return False
         if self._query.operators and not of_operators():

@@ -34,16 +34,18 @@ GROUPS: Final = {
     },
     "Look at cases and results": {
         "list": "List the declared cases.",
-        "show": "Show one case: tensors, parameters, criteria, expected status.",
+        "show": "Show one case: tensors, parameters, criteria, status.",
         "diff": "Show which elements of a case are wrong, and by how much.",
         "minimise": "Find the smallest case that fails for the same cause.",
         "explain": "Say why cases failed: where, how and when, cause by cause.",
-        "report": "Write a report of results: HTML, Markdown, JUnit, CTRF, SARIF.",
+        "report": "Write a report: HTML, Markdown, JUnit, CTRF, SARIF.",
         "history": "Remember runs and show how cases change over time.",
     },
     "Guard a merge": {
         "gate": "Decide whether a change may be merged.",
         "compare": "Show two sets of results side by side.",
+        "submit": "Pack results into an archive that says what it claims.",
+        "check-submission": "Check what an archive claims; run a sample of it again.",
     },
     "Write cases and operators": {
         "new": "Write a backend, an operator or a C library to start from.",
@@ -66,6 +68,7 @@ GROUPS: Final = {
 _SHARED_FILES: Final = {
     "backends": "doctor:backends",
     "cache": "generate:cache",
+    "check-submission": "submit:check",
     "compare": "gate:compare_runs",
     "device-spec": "bench:device_spec",
     "explain": "report:explain",

@@ -276,8 +276,8 @@ def test_a_class_has_a_name_of_its_own() -> None:
 
 
 # Lines that are no blank, comment, docstring or import; files; packages at the top.
-MOST_CODE = 33_205
-MOST_FILES = 195
+MOST_CODE = 33_722
+MOST_FILES = 198
 PACKAGES = 12
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,

@@ -74,6 +74,7 @@ COMMANDS = {
     "ops scale_by": 0,
     "gate {results} --against {results}": 1,
     "compare {results} {results}": 0,
+    "check-submission {claim}": 0,
 }
 
 
@@ -88,6 +89,7 @@ def place(generated_toy, tmp_path_factory):
     where = ("--root", root, "--backend", f"{backend}:backend", "--no-isolate")
     called("run", *where, "--save-outputs", "failed", "--out", results).expect_code(1)
     called("history", "add", results, "--db", folder / "history.sqlite").expect_code(0)
+    called("submit", results, "--out", folder / "claim.zip").expect_code(0)
     return folder
 
 
@@ -97,7 +99,12 @@ def ask(cli, place, monkeypatch):
     monkeypatch.setenv("MLUOPS_TEST_HISTORY", str(place / "history.sqlite"))
 
     def call(words, code):
-        names = {"results": place / "results", "case": CASE, "backend": f"{place / 'backend.py'}:backend"}
+        names = {
+            "results": place / "results",
+            "claim": place / "claim.zip",
+            "case": CASE,
+            "backend": f"{place / 'backend.py'}:backend",
+        }
         arguments = [word.format(**names) for word in words.split()]
         if arguments[0] == "run":
             arguments += ["--backend", names["backend"], *(["--no-isolate"] * ("--isolate" not in words))]
@@ -114,13 +121,13 @@ def ask(cli, place, monkeypatch):
 def test_a_command_prints_one_object_as_its_schema_says(ask, words, code):
     document, _ = ask(words, code)
     command, *rest = words.split()
-    assert document["kind"] == (f"audit_{rest[0]}" if command == "audit" else command)
+    assert document["kind"] == (f"audit_{rest[0]}" if command == "audit" else command.replace("-", "_"))
     assert document["format"] == 1
     assert document.get("exit_code", code) == code
 
 
 def test_every_document_is_tried():
-    commands = {words.split()[0] for words in COMMANDS}
+    commands = {words.split()[0].partition("-")[0] for words in COMMANDS}
     kinds = {kind.partition("_")[0] for kind in written_schemas()} - {"common", "error"}
     assert commands == kinds
 
