@@ -84,7 +84,7 @@ def test_the_corpus_is_run_first_and_the_draws_go_on(fuzz, cli):
 
 @pytest.mark.slow
 def test_a_file_of_the_corpus_fails_in_a_run_as_the_hunt_says(fuzz, run):
-    result = fuzz("tail")
+    result = fuzz("tail", cases=30)
     (command,) = [line.split() for line in result.lines if line.startswith("  mluops-test run ")]
     assert only(run(*command[2:]).expect_code(1))["outcome"] == "failed"
 

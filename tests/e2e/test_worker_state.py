@@ -9,7 +9,7 @@ from tests.support.native import compile_library, needs_gcc
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 REPLACED = "; its worker was replaced"
-SMOKE = ("--tag", "smoke", "-k", "masked or voxel or dynamic")
+SMOKE = ("--tag", "smoke", "-k", "masked_im2col_forward or voxel_pooling")
 backend = backends_in("state_backends")
 
 

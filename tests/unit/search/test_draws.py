@@ -45,22 +45,22 @@ def mark(drawn):
 def sequence_of_three():
     """The first calls of seed 3, and which pairs were seen after half of them."""
     one = draws(3)
-    half = [mark(one.draw(n)) for n in range(20)]
+    half = [mark(one.draw(n)) for n in range(10)]
     seen = frozenset(one.coverage.seen)
-    return half + [mark(one.draw(n)) for n in range(20, 40)], seen
+    return half + [mark(one.draw(n)) for n in range(10, 20)], seen
 
 
 def test_one_seed_gives_one_sequence():
     again, other = draws(3), draws(4)
-    assert [mark(again.draw(n)) for n in range(40)] == sequence_of_three()[0]
-    assert [mark(other.draw(n)) for n in range(10)] != sequence_of_three()[0][:10]
+    assert [mark(again.draw(n)) for n in range(20)] == sequence_of_three()[0]
+    assert [mark(other.draw(n)) for n in range(5)] != sequence_of_three()[0][:5]
 
 
 def test_draws_go_on_from_a_coverage_as_if_they_had_never_stopped():
     whole, seen = sequence_of_three()
     again = draws(3)
     again.coverage.seen = set(seen)
-    assert [mark(again.draw(n)) for n in range(20, 40)] == whole[20:]
+    assert [mark(again.draw(n)) for n in range(10, 20)] == whole[10:]
 
 
 @pytest.mark.slow
