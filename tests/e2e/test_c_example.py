@@ -1,4 +1,4 @@
-"""The C example through the C backend: committed cases pass, and every planted bug gets its outcome."""
+"""The C example through the C backend: every committed case passes, and every planted bug gets its outcome."""
 
 import os
 import re
@@ -62,11 +62,11 @@ def test_sanitizers_find_nothing(run, example, monkeypatch):
     assert operators(results) == PLANTED
 
 
-@pytest.mark.slow(seconds=10)
-def test_cases_pass_through_the_c_door(run, example):
-    """Every second one, negative, arch and strided ones included; what queries answer is expected, and no notice."""
+@pytest.mark.slow(seconds=20)
+def test_every_case_passes_through_the_c_door(run, example):
+    """Negative, arch and strided ones included; what queries answer there is expected, and no notice."""
     library = f"c:{example / 'libmluops_host.so'}"
-    result = run(*IN_C, "--shard", "1/2", "--backend", library, "--no-isolate", "--no-elementwise").expect_code(0)
+    result = run(*IN_C, "--backend", library, "--no-isolate", "--no-elementwise").expect_code(0)
     results = [one for one in of_example(result) if not without_number(one)]
     assert len(results) >= len(of_example(result)) - 1
     assert {one["outcome"] for one in results} == {"passed"}
