@@ -348,15 +348,16 @@ class Scenes:
         *,
         points: int,
         boxes: int,
-        hits: Ints,
-        rows: Ints,
+        hits: Ints = (),
+        rows: Ints = (),
         channels: int = 1,
+        others: Literal["outside", "in_turn"] = "outside",
     ) -> RecipeOutput:
-        """Point hits[i] is in box rows[i], and no other point is in any."""
+        """Point hits[i] is in box rows[i]; the others are in none, or in the boxes in turn."""
         if len(hits) != len(rows) or len(set(zip(hits, rows, strict=True))) != len(set(hits)):
             raise ValueError("hits and rows go in pairs, and a point is in one box")
         objects = boxes_apart(draw, boxes, dtype)
-        owners = np.full((1, points), -1)
+        owners = np.full((1, points), -1) if others == "outside" else np.arange(points)[None] % boxes
         owners[0, list(hits)] = rows
         return self.made(draw, params, planted_points(draw, objects, owners, self.test, dtype), objects, channels)
 

@@ -14,9 +14,9 @@ from .boxes import Floats, Ints, beside_faces, clear_points, proposals, road_box
 
 # full: every mantissa bit random; wide: many exponents; coarse: few bits, so that sums of few are exact; ties: 1, 2 or
 # 3; zeros: −1, −0 and +0 in turn; negative: all below 0; the next have such a value at every other point, channel 0 of
-# negative_inf nothing else; tiny: subnormal numbers among others.
+# negative_inf nothing else; lowest: the least finite number alone; tiny: subnormal numbers among others.
 Features = Literal[
-    "full", "wide", "coarse", "ties", "zeros", "negative", "inf", "negative_inf", "nan", "tiny"
+    "full", "wide", "coarse", "ties", "zeros", "negative", "inf", "negative_inf", "nan", "lowest", "tiny"
 ]  # fmt: skip
 
 _DEFAULTS: Final = {
@@ -57,6 +57,8 @@ def draw_features(draw: Draw, dtype: DType, shape: tuple[int, int], kind: Featur
             # In some cells −0 comes first, in others +0.
             signed: Array = values[(rows + stream.integers(0, 3, shape)) % 3]
             return signed
+        case "lowest":
+            return np.full(shape, np.finfo(dtype.storage).min, storage)
     drawn = stream.mantissas(shape, dtype=storage)
     if kind in ("full", "negative"):
         return drawn if kind == "full" else -np.abs(drawn)
@@ -81,9 +83,19 @@ def _complete_output(
 
 
 def scene(
-    draw: Draw, params: Params, dtype: DType, *, objects: int = 1, headings: Floats = (), values: Features = "full"
+    draw: Draw,
+    params: Params,
+    dtype: DType,
+    *,
+    objects: int = 1,
+    headings: Floats = (),
+    values: Features = "full",
+    skin: float = 0.0,
 ) -> RecipeOutput:
-    """Boxes around objects on a road, so that a point lies in several; or one box, alone, of each heading."""
+    """Boxes around objects on a road, so that a point lies in several; or one box, alone, of each heading.
+
+    With a skin points are so near a face of their box, as a part of half its length.
+    """
     p = complete(params)
     if headings:
         p["boxes_num"] = len(headings)
@@ -109,7 +121,13 @@ def scene(
         where[0, 0], where[0, -1] = 0, count - 1
         cell = np.floor(uniform(draw.stream(f"cell {turn}"), 0.0, 1.0, (1, points, 3)) * grid)
         jitter = _SPREAD[dtype] / 2 * uniform(draw.stream(f"jitter {turn}"), -1.0, 1.0, cell.shape)
-        own = within(rois[0][where], 2 * (cell + 0.5 + jitter) / grid - 1, bottom=True)
+        part = 2 * (cell + 0.5 + jitter) / grid - 1
+        if skin:
+            face = draw.stream(f"face {turn}").integers(0, 3, (1, points, 1))
+            # The first and the last point stay inside.
+            face[0, [0, -1]] = 3
+            part = np.where(np.arange(3) == face, np.copysign(1 + skin * jitter, part), part)
+        own = within(rois[0][where], part, bottom=True)
         is_in = draw.stream(f"share {turn}").integers(0, 1000, where.shape) < 1000 * _SHARE
         is_in[0, [0, -1]] = True
         return np.where(is_in[..., None], own, deep)
@@ -195,7 +213,7 @@ def borders(
     return _complete_output(draw, p, dtype, box[None], pts, values)
 
 
-_FINITE: Final = tuple(kind for kind in get_args(Features) if kind not in ("nan", "tiny"))
+_FINITE: Final = tuple(kind for kind in get_args(Features) if kind not in ("nan", "lowest", "tiny"))
 _HEADINGS: Final = (0.0, 0.5, math.pi / 4, -math.pi / 2, math.pi, 9.5, -3.0, 100.0)
 
 

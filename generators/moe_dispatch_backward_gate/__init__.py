@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -181,23 +181,32 @@ _MOST_HIDDEN: Final = 64
 
 
 def cancel(
-    draw: Draw, params: Params, dtype: DType, *, where: moe_routing.Where = "any", zeros: bool = False
+    draw: Draw,
+    params: Params,
+    dtype: DType,
+    *,
+    where: moe_routing.Where = "any",
+    zeros: bool = False,
+    differ: Literal["input", "dispatch"] = "dispatch",
 ) -> RecipeOutput:
     """Pairs of columns a, −a against b, b + δ: narrow factors or products lose δ. With zeros δ is 0 in every other row.
 
-    a is odd and has 6 bits, b has 12, and |δ| is 1, 2 or 3, with one sign in a row: all sums are of one magnitude.
+    a is odd and has 6 bits, b, in `differ`, has 12, and |δ| is 1, 2 or 3, with one sign in a row: all sums are of one
+    magnitude.
     """
     p = {**moe_routing.DEFAULTS, **params}
     if p["hidden"] % 2 or p["hidden"] > _MOST_HIDDEN:
         raise ValueError(f"rows of {p['hidden']} columns do not cancel in pairs exactly; give an even number up to 64")
     pairs, slots = p["hidden"] // 2, p["num_experts"] * p["capacity"]
-    a = draw.stream("input").integers(0, 32, (p["samples"], pairs)) * 2 + 1
-    b = draw.stream("dispatch").integers(2048, 4092, (slots, pairs))
-    delta = draw.stream("differences").integers(1, 4, (slots, pairs))
-    delta *= draw.stream("signs").integers(0, 2, (slots, 1)) * 2 - 1
+    number = {"input": p["samples"], "dispatch": slots}
+    (same, of_same), (_, of_other) = sorted(number.items(), key=lambda item: item[0] == differ)
+    a = draw.stream(same).integers(0, 32, (of_same, pairs)) * 2 + 1
+    b = draw.stream(differ).integers(2048, 4092, (of_other, pairs))
+    delta = draw.stream("differences").integers(1, 4, (of_other, pairs))
+    delta *= draw.stream("signs").integers(0, 2, (of_other, 1)) * 2 - 1
     if zeros:
         delta[::2] = 0
-    values = {"input": np.stack([a, -a], axis=2), "dispatch": np.stack([b, b + delta], axis=2)}
+    values = {same: np.stack([a, -a], axis=2), differ: np.stack([b, b + delta], axis=2)}
     rows = {name: value.reshape(len(value), -1).astype("<f4") for name, value in values.items()}
     return OPERANDS.made(draw, p, dtype, *moe_routing.draw_routing(draw, p, where), rows)
 
