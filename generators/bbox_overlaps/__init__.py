@@ -271,30 +271,32 @@ _PARTS: Final = 12
 
 
 def kernel(call: OpCall) -> Status:
-    """Check the call, then one box of bbox1 after the other against tiles of bbox2."""
+    """Check the call, then tiles of bbox1 against tiles of bbox2."""
     answer = _answer_of_checks(call)
     if answer is not None:
         return answer
-    first, second = (call.array(name).astype(np.float32) for name in BOXES)
+    first, second = (call.array(name).astype(np.float32).T for name in BOXES)
     tile = max(1, call.handle.nram_bytes // _PARTS // 4) if call.handle is not None else 1
     result = call.array("ious")
     with np.errstate(all="ignore"):
-        for start in range(0, len(second), tile):
+        for start in range(0, second.shape[1], tile):
             part = slice(start, start + tile)
             if call.param("aligned"):
-                result[part] = _of_tile(first[part].T, second[part].T, call)
+                result[part] = _of_tile(first[:, part], second[:, part], call)
                 continue
-            for row, box in enumerate(first):
-                result[row, part] = _of_tile(box, second[part].T, call)
+            step = max(1, tile // second.shape[1])
+            for row in range(0, first.shape[1], step):
+                rows = slice(row, row + step)
+                result[rows, part] = _of_tile(first[:, rows, None], second[:, part], call)
     return Status.SUCCESS
 
 
-def _of_tile(box: Array, boxes: Array, call: OpCall) -> Array:
+def _of_tile(first: Array, second: Array, call: OpCall) -> Array:
     offset, zero = np.float32(call.param("offset")), np.float32(0)
     sides = []
     for low, high in ((0, 2), (1, 3)):
-        own, other = box[high] - box[low], boxes[high] - boxes[low]
-        least = np.minimum(np.minimum(own, other), np.minimum(box[high] - boxes[low], boxes[high] - box[low]))
+        own, other = first[high] - first[low], second[high] - second[low]
+        least = np.minimum(np.minimum(own, other), np.minimum(first[high] - second[low], second[high] - first[low]))
         sides.append((own + offset, other + offset, np.where(least + offset < zero, zero, least + offset)))
     (w1, w2, w), (h1, h2, h) = sides
     divisor = w1 * h1

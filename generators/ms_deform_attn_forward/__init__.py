@@ -295,7 +295,9 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     return {"data_col": data_col}
 
 
-# The kernel that the numpy backend runs: §3.1's loop over samples in float32, of all batches, queries and heads.
+# The kernel that the numpy backend runs: §3.1's loop over samples in float32, for many queries and heads at a time.
+
+_SUMS: Final = 1 << 14
 
 
 def kernel(call: OpCall) -> Status:
@@ -308,28 +310,37 @@ def kernel(call: OpCall) -> Status:
     if 0 in call.tensor("data_attn_weight").dims:
         return Status.SUCCESS
     values, shapes, starts, locations, weights = call.arrays(*INPUTS)
+    sums, locations, weights = (array.reshape(-1, *array.shape[3:]) for array in (col, locations, weights))
+    batches, _, heads = np.indices(col.shape[:3], np.int32).reshape(3, -1)
+    pixels = values.reshape(-1, *values.shape[2:])
     with np.errstate(all="ignore"):
-        for batch, level, point in np.ndindex(len(values), *weights.shape[3:]):
-            height, width = shapes[level]
-            image = values[batch, starts[level] : starts[level] + height * width]
-            at, weight = (array[batch, :, :, level, point] for array in (locations, weights))
-            _add_sample(col[batch], image, np.array([width, height]), at, weight)
+        for first in range(0, len(sums), _SUMS):
+            some = slice(first, first + _SUMS)
+            for level, point in np.ndindex(*weights.shape[1:]):
+                keys = batches[some] * values.shape[1] + starts[level]
+                places, own = (array[some, level, point].T for array in (locations, weights))
+                _add_sample(sums[some], pixels, keys, heads[some], shapes[level].tolist(), places, own)
     return Status.SUCCESS
 
 
-def _add_sample(col: Array, image: Array, sizes: Array, at: Array, weight: Array) -> None:
-    """col [Q, M, C] += weight · sample of image [H·W, M, C] at places [Q, M, 2]."""
-    places = at * sizes.astype(np.float32) - np.float32(0.5)
-    query, head = np.nonzero(((places > -1) & (places < sizes)).all(axis=-1))
-    first = np.floor(places[query, head])
-    behind = places[query, head] - first
-    sample = np.zeros((len(query), col.shape[2]), np.float32)
-    for corner in ((0, 0), (1, 0), (0, 1), (1, 1)):
-        pixels = first.astype(np.int64) + corner
-        share = np.where(corner, behind, np.float32(1) - behind).prod(axis=-1, keepdims=True)
-        there = np.flatnonzero(((pixels >= 0) & (pixels < sizes)).all(axis=-1))
-        sample[there] += share[there] * image[pixels[there] @ (1, sizes[0]), head[there]]
-    col[query, head] += weight[query, head][:, None] * sample
+def _add_sample(
+    sums: Array, pixels: Array, keys: Array, heads: Array, shape: tuple[int, int], places: Array, weights: Array
+) -> None:
+    """Sums [S, C] += weights · samples at places [2, S] of maps h × w, whose pixels [·, M, C] begin at the keys."""
+    height, width = shape
+    x, y = (place * np.float32(size) - np.float32(0.5) for place, size in zip(places, (width, height), strict=True))
+    inside = np.flatnonzero((x > -1) & (x < width) & (y > -1) & (y < height))
+    x, y = x[inside], y[inside]
+    left, top = np.floor(x), np.floor(y)
+    sample = np.zeros((len(inside), sums.shape[1]), np.float32)
+    for right, below in ((0, 0), (1, 0), (0, 1), (1, 1)):
+        column, row = left.astype(np.int32) + right, top.astype(np.int32) + below
+        # 1 − (x − left) or x − left, and so for y.
+        share = np.abs(1 - right - (x - left)) * np.abs(1 - below - (y - top))
+        there = np.flatnonzero((column >= 0) & (column < width) & (row >= 0) & (row < height))
+        at = inside[there]
+        sample[there] += share[there, None] * pixels[keys[at] + (row * width + column)[there], heads[at]]
+    sums[inside] += weights[inside, None] * sample
 
 
 def _answer_of_checks(call: OpCall) -> Status | None:

@@ -200,9 +200,10 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     return {"pooled_features": pooled_features, "pooled_empty_flag": lambda batch, box: int(not members(batch, box))}
 
 
-# The kernel that the numpy backend runs: §3.1 with tiles of transposed points in float32, box after box.
+# The kernel that the numpy backend runs: §3.1 in float32, some boxes at a time against all points.
 
-_TILE: Final = 4096
+# Pairs that are looked at together stay in the cache.
+_PAIRS: Final = 1 << 16
 
 
 def kernel(call: OpCall) -> Status:
@@ -211,33 +212,29 @@ def kernel(call: OpCall) -> Status:
     if refused is not None:
         return refused
     points, features, boxes, rows, flags = call.arrays(*INPUTS, *OUTPUTS)
-    most = rows.shape[2]
+    step = max(1, _PAIRS // points.shape[1])
     for batch, cloud in enumerate(points):
-        axes = np.ascontiguousarray(cloud.T, np.float32)
-        for number, box in enumerate(boxes[batch].astype(np.float32)):
-            members = _members(axes, box, most)
-            flags[batch, number], rows[batch, number] = len(members) == 0, 0
-            if len(members) > 0:
-                turns = members[np.arange(most) % len(members)]
-                rows[batch, number, :, :3], rows[batch, number, :, 3:] = cloud[turns], features[batch, turns]
+        # The row behind the last point, −1, is zeros.
+        table = np.pad(np.concatenate([cloud, features[batch]], axis=1), ((0, 1), (0, 0)))
+        for first in range(0, boxes.shape[1], step):
+            some = slice(first, first + step)
+            turns = _members(cloud.astype(np.float32), boxes[batch, some].astype(np.float32), rows.shape[2])
+            flags[batch, some], rows[batch, some] = turns[:, 0] < 0, table[turns]
     return Status.SUCCESS
 
 
-def _members(axes: Array, box: Array, most: int) -> Array:
-    """The first `most` points inside."""
-    cx, cy, bottom, dx, dy, dz, rz = box
-    cosine, sine, middle = np.cos(rz), np.sin(rz), bottom + dz * np.float32(0.5)
-    members = np.empty(0, np.int64)
-    for first in range(0, axes.shape[1], _TILE):
-        x, y, z = axes[:, first : first + _TILE]
-        with np.errstate(invalid="ignore", over="ignore"):
-            inner = 2 * np.abs(z - middle) <= dz
-            inner &= 2 * np.abs((x - cx) * cosine + (y - cy) * sine) < dx
-            inner &= 2 * np.abs((y - cy) * cosine - (x - cx) * sine) < dy
-        members = np.append(members, first + np.flatnonzero(inner))
-        if len(members) >= most:
-            break
-    return members[:most]
+def _members(points: Array, boxes: Array, most: int) -> Array:
+    """int64 [M, S]: the points inside each box in turn, −1 where there is none."""
+    x, y, z = np.ascontiguousarray(points.T)
+    cx, cy, bottom, dx, dy, dz, rz = boxes.T[..., None]
+    cosine, sine = np.cos(rz), np.sin(rz)
+    with np.errstate(invalid="ignore", over="ignore"):
+        inner = 2 * np.abs(z - (bottom + dz * np.float32(0.5))) <= dz
+        inner &= 2 * np.abs((x - cx) * cosine + (y - cy) * sine) < dx
+        inner &= 2 * np.abs((y - cy) * cosine - (x - cx) * sine) < dy
+    counts = inner.sum(axis=1, keepdims=True)
+    place = np.cumsum(counts)[:, None] - counts + np.arange(most) % np.maximum(counts, 1)
+    return np.where(counts > 0, np.append(np.flatnonzero(inner) % len(points), -1)[place], -1)
 
 
 def _refusal(call: OpCall) -> Status | None:
