@@ -269,8 +269,8 @@ def find_entries(call: OpCall, test: BoxTest = TEST, place: Place = clamp) -> En
     """The points in all cells; `place` numbers the cells of a box, −1 is none."""
     points, boxes, grid = call.array("pts"), call.array("rois"), np.array([call.param(name) for name in GRID])
     pairs = [np.empty((0, 2), np.int64)]
-    for _, some, block in blocks(points[None], boxes[None]):
-        pairs.append(np.argwhere(test.inside(block, boxes)) + np.array((some.start, 0)))
+    for _, some, block, theirs in blocks(points[None], boxes[None]):
+        pairs.append(np.argwhere(test.inside(block, theirs)[0]) + np.array((some.start, 0)))
     point, box = np.concatenate(pairs).T
     cell = place(coordinates(points[point], boxes[box], grid), grid)
     return Entries.of(np.where(cell < 0, -1, box * int(grid.prod()) + cell), point)

@@ -212,14 +212,15 @@ def kernel(call: OpCall) -> Status:
     if refused is not None:
         return refused
     points, features, boxes, rows, flags = call.arrays(*INPUTS, *OUTPUTS)
+    # The row behind the last point, −1, is zeros.
+    tables = np.pad(np.concatenate([points, features], axis=2), ((0, 0), (0, 1), (0, 0)))
+    points, boxes = points.astype(np.float32), boxes.astype(np.float32)
     step = max(1, _PAIRS // points.shape[1])
     for batch, cloud in enumerate(points):
-        # The row behind the last point, −1, is zeros.
-        table = np.pad(np.concatenate([cloud, features[batch]], axis=1), ((0, 1), (0, 0)))
         for first in range(0, boxes.shape[1], step):
             some = slice(first, first + step)
-            turns = _members(cloud.astype(np.float32), boxes[batch, some].astype(np.float32), rows.shape[2])
-            flags[batch, some], rows[batch, some] = turns[:, 0] < 0, table[turns]
+            turns = _members(cloud, boxes[batch, some], rows.shape[2])
+            flags[batch, some], rows[batch, some] = turns[:, 0] < 0, tables[batch, turns]
     return Status.SUCCESS
 
 
