@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-import mluops_gtest.authoring as gtest
+import mluops_gtest.authoring as mg
 from mluops_gtest.authoring import Array, DType, OpCall, Operator, ParamField, Status, checks
 from mluops_gtest.authoring.sum_of_terms import SumOfTerms
 from mluops_gtest.authoring.sums import assert_conditioned
@@ -24,7 +24,7 @@ CELLS: Final = "boxes_num, out_x, out_y, out_z"
 LISTS, OF_CHANNELS = f"[{CELLS}, max_pts_each_voxel]", f"[{CELLS}, channels]"
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 # §1.5.1 asks for ten times the error of a GPU.
-CRITERIA: Final = {DType.FLOAT: gtest.diff1_and_diff2(1e-5), DType.HALF: gtest.diff1_and_diff2(3e-3)}
+CRITERIA: Final = {DType.FLOAT: mg.diff1_and_diff2(1e-5), DType.HALF: mg.diff1_and_diff2(3e-3)}
 # Gives of coordinates in cells and the grid the number of the cell in its box.
 Place = Callable[[Array, Array], Array]
 # How far the cell of a point may be off: so much of what the local coordinate adds up, and of the number of cells.
@@ -36,24 +36,24 @@ _ROOM: Final = {DType.FLOAT: 4.0, DType.HALF: 1.5}
 _TESTED: Final = 1 << 20
 
 
-def roiaware_params(direction: str, number: int, *names: str) -> gtest.ParamMessage:
+def roiaware_params(direction: str, number: int, *names: str) -> mg.ParamMessage:
     """pool_method and these, none of which is less than 1; K is 128 where nothing is said."""
     others = (
         ParamField(name, n, least=1, default=128 if name == "max_pts_each_voxel" else 0)
         for n, name in enumerate(names, 2)
     )
     fields = (ParamField("pool_method", 1, default=0, allowed=(MAX, AVERAGE)), *others)
-    return gtest.ParamMessage(
+    return mg.ParamMessage(
         f"roiaware_pool3d_{direction}_param", number, f"RoiawarePool3d{direction.title()}Param", fields
     )
 
 
-def limit(name: str, holds: Callable[[OpCall], bool], message: str) -> gtest.Check:
+def limit(name: str, holds: Callable[[OpCall], bool], message: str) -> mg.Check:
     """A check of the library alone."""
     return checks.require(name, holds, message, "released", Status.NOT_SUPPORTED)
 
 
-def at_most(param: str, most: int) -> gtest.Check:
+def at_most(param: str, most: int) -> mg.Check:
     """The library's limit of a parameter."""
     return limit(f"{param}_limit", lambda call: call.param(param) <= most, f"{param} must be at most {most}")
 

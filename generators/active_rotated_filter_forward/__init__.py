@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-import mluops_gtest.authoring as mt
+import mluops_gtest.authoring as mg
 from mluops_gtest.authoring import Array, Baseline, Draw, DType, OpCall, Params, RecipeOutput, Status, c_api, checks
 from mluops_gtest.authoring.copy_of import CopyOf, define_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
@@ -288,24 +288,24 @@ SPACE: Final = Space(
     ),
 )
 
-OPERATOR = mt.Operator(
+OPERATOR = mg.Operator(
     name="active_rotated_filter_forward",
     released_name="active_rotated_filter_forward",
     op_type=("ACTIVE_ROTATED_FILTER_FORWARD", 257073),
     summary="Writes every filter in R rotations, with its orientations moved along.",
     inputs=(
-        mt.TensorSpec("input", "[O, I, A, h, h]", FLOATS),
-        mt.TensorSpec("indices", "[A, h, h, R]", (DType.INT32,)),
+        mg.TensorSpec("input", "[O, I, A, h, h]", FLOATS),
+        mg.TensorSpec("indices", "[A, h, h, R]", (DType.INT32,)),
     ),
     # §1.5.1: a pure copy, so diff3 = 0. Rotations are minor to filters, orientations to input planes.
-    outputs=(mt.OutputSpec("output", "[O·R, I·A, h, h]", dict.fromkeys(FLOATS, mt.exact())),),
-    axes={"filters": mt.axis("O", of="input"), "planes": mt.axis("I", of="input")},
+    outputs=(mg.OutputSpec("output", "[O·R, I·A, h, h]", dict.fromkeys(FLOATS, mg.exact())),),
+    axes={"filters": mg.axis("O", of="input"), "planes": mg.axis("I", of="input")},
     checks=CHECKS,
     subsumed={"input_large": "output is at least twice as large, and asked first"},
     # As released: the query looks at the descriptor of input, and refuses nothing else.
     queries={
-        "mluOpGetActiveRotatedFilterForwardWorkspaceSize": mt.QueryChecks(
-            ("handle_null", "input_desc_null", mt.SIZE_NULL)
+        "mluOpGetActiveRotatedFilterForwardWorkspaceSize": mg.QueryChecks(
+            ("handle_null", "input_desc_null", mg.SIZE_NULL)
         )
     },
     definition=DEFINITION,

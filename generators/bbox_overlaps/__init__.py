@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-import mluops_gtest.authoring as mt
+import mluops_gtest.authoring as mg
 from mluops_gtest.authoring import Array, Baseline, Bound, DType, OpCall, RecipeOutput, Status, Theory, c_api, checks
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.left_open import find_subnormal
@@ -365,25 +365,25 @@ def _smaller(name: str) -> Reduction:
     return Reduction(lambda call: call.tensor(name).dims[0], without)
 
 
-OPERATOR = mt.Operator(
+OPERATOR = mg.Operator(
     name="bbox_overlaps",
     released_name="bbox_overlaps",
     op_type=("BBOX_OVERLAPS", 2041),
     summary="Intersection over union, or over the first area, of all pairs of rectangles, or of those in equal rows.",
-    inputs=(mt.TensorSpec("bbox1", "[M, 4]", FLOATS, None), mt.TensorSpec("bbox2", "[N, 4]", FLOATS, None)),
+    inputs=(mg.TensorSpec("bbox1", "[M, 4]", FLOATS, None), mg.TensorSpec("bbox2", "[N, 4]", FLOATS, None)),
     # §1.5.1.
-    outputs=(mt.OutputSpec("ious", SHAPE, dict.fromkeys(FLOATS, mt.diff1_and_diff2(3e-3)), None),),
-    params=mt.ParamMessage(
+    outputs=(mg.OutputSpec("ious", SHAPE, dict.fromkeys(FLOATS, mg.diff1_and_diff2(3e-3)), None),),
+    params=mg.ParamMessage(
         "bbox_overlaps_param",
         2041,
         "BboxOverlapsParam",
         (
-            mt.ParamField("mode", 1, default=0, allowed=(0, 1)),
-            mt.ParamField("aligned", 2, "bool", default=False),
-            mt.ParamField("offset", 3, default=0, allowed=(0, 1)),
+            mg.ParamField("mode", 1, default=0, allowed=(0, 1)),
+            mg.ParamField("aligned", 2, "bool", default=False),
+            mg.ParamField("offset", 3, default=0, allowed=(0, 1)),
         ),
     ),
-    axes={"rows": mt.axis("M", of="bbox1"), "boxes": mt.axis("N", of="bbox2")},
+    axes={"rows": mg.axis("M", of="bbox1"), "boxes": mg.axis("N", of="bbox2")},
     checks=CHECKS,
     reference=reference,
     bound=bound,

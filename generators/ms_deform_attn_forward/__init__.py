@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-import mluops_gtest.authoring as mt
+import mluops_gtest.authoring as mg
 from mluops_gtest.authoring import Array, Baseline, Bound, DType, OpCall, ParamField, Status, checks
 from mluops_gtest.authoring.c_api import c_function
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
@@ -202,13 +202,13 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
     return {"data_col": Bound(np.where(np.isfinite(magnitude), magnitude, 0), roundings)}
 
 
-def theory(call: OpCall) -> mt.Theory:
+def theory(call: OpCall) -> mg.Theory:
     """Per sample 10 operations for place and weights, 9 a channel; each pixel at most once."""
     batches, keys, count, channels = call.tensor("data_value").dims
     samples = call.tensor("data_attn_weight").desc.count
     pixels = min(4 * samples, batches * keys * count)
     others = sum(call.tensor(name).desc.nbytes for name in (*INPUTS[1:], "data_col"))
-    return mt.Theory(others + 4 * pixels * channels, samples * (9 * channels + 10))
+    return mg.Theory(others + 4 * pixels * channels, samples * (9 * channels + 10))
 
 
 def _read(**steps: Any) -> Suspect:
@@ -390,7 +390,7 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
         col += terms.sum(-1)
 
 
-def _without_levels(call: OpCall, start: int, stop: int) -> mt.RecipeOutput | None:
+def _without_levels(call: OpCall, start: int, stop: int) -> mg.RecipeOutput | None:
     # Levels go with their pixels, which does not follow from the axes.
     values, shapes, starts, locations, weights = call.arrays(*INPUTS)
     left = without_rows(shapes, start, stop)
@@ -402,30 +402,30 @@ def _without_levels(call: OpCall, start: int, stop: int) -> mt.RecipeOutput | No
     return changed(call, dict(zip(INPUTS, (values, left, find_starts(left), *sampled), strict=True)))
 
 
-OPERATOR = mt.Operator(
+OPERATOR = mg.Operator(
     name="ms_deform_attn_forward",
     released_name="ms_deform_attn_forward",
     op_type=("MS_DEFORM_ATTN_FORWARD", 16005),
     summary="Adds up, for every query and head, weighted bilinear samples of maps of several levels.",
     inputs=(
-        mt.TensorSpec("data_value", "[B, K, M, C]", (DType.FLOAT,), None),
-        mt.TensorSpec("data_spatial_shapes", "[L, 2]: h, w", (DType.INT32,), None),
-        mt.TensorSpec("data_level_start_index", "[L]", (DType.INT32,), None),
-        mt.TensorSpec("data_sampling_loc", "[B, Q, M, L, P, 2]: x, y", (DType.FLOAT,), None),
-        mt.TensorSpec("data_attn_weight", "[B, Q, M, L, P]", (DType.FLOAT,), None),
+        mg.TensorSpec("data_value", "[B, K, M, C]", (DType.FLOAT,), None),
+        mg.TensorSpec("data_spatial_shapes", "[L, 2]: h, w", (DType.INT32,), None),
+        mg.TensorSpec("data_level_start_index", "[L]", (DType.INT32,), None),
+        mg.TensorSpec("data_sampling_loc", "[B, Q, M, L, P, 2]: x, y", (DType.FLOAT,), None),
+        mg.TensorSpec("data_attn_weight", "[B, Q, M, L, P]", (DType.FLOAT,), None),
     ),
     # §1.5.1 allows ten times the error of a GPU; ruling: 5e-5 up to maps of 256, and equality on lattices.
-    outputs=(mt.OutputSpec("data_col", "[B, Q, M, C]", {DType.FLOAT: mt.diff1_and_diff2(5e-5)}, None),),
-    params=mt.ParamMessage(
+    outputs=(mg.OutputSpec("data_col", "[B, Q, M, C]", {DType.FLOAT: mg.diff1_and_diff2(5e-5)}, None),),
+    params=mg.ParamMessage(
         "ms_deform_attn_forward_param", 16005, "MsDeformAttnForwardParam", (ParamField("im2col_step", 1, default=64),)
     ),
     axes={
-        "batches": mt.axis("B", of="data_value"),
-        "heads": mt.axis("M", of="data_value"),
-        "channels": mt.axis("C", of="data_value"),
-        "levels": mt.axis("L", of="data_spatial_shapes"),
-        "queries": mt.axis("Q", of="data_sampling_loc"),
-        "points": mt.axis("P", of="data_sampling_loc"),
+        "batches": mg.axis("B", of="data_value"),
+        "heads": mg.axis("M", of="data_value"),
+        "channels": mg.axis("C", of="data_value"),
+        "levels": mg.axis("L", of="data_spatial_shapes"),
+        "queries": mg.axis("Q", of="data_sampling_loc"),
+        "points": mg.axis("P", of="data_sampling_loc"),
     },
     checks=CHECKS,
     reference=reference,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-import mluops_gtest.authoring as mt
+import mluops_gtest.authoring as mg
 from mluops_gtest.authoring import Array, Baseline, Draw, DType, OpCall, Params, RecipeOutput, Status, Theory, checks
 from mluops_gtest.authoring.c_api import c_function
 from mluops_gtest.authoring.exact_numbers import ExactElement
@@ -161,7 +161,7 @@ def _answer_of_checks(call: OpCall) -> Status | None:
     if call.handle is None or points is None or boxes is None or numbers is None:
         return Status.BAD_PARAM
     tensors = (points, boxes, numbers)
-    if [len(arg.dims) for arg in tensors] != [3, 3, 2] or any(arg.layout is not mt.Layout.ARRAY for arg in tensors):
+    if [len(arg.dims) for arg in tensors] != [3, 3, 2] or any(arg.layout is not mg.Layout.ARRAY for arg in tensors):
         return Status.BAD_PARAM
     if [arg.dtype for arg in tensors] != [DType.FLOAT, DType.FLOAT, DType.INT32]:
         return Status.BAD_PARAM
@@ -258,15 +258,15 @@ SPACE = Space(
     elements=lambda at: at["batches"] * (4 * at["points"] + 7 * at["boxes"] + at["points"] * at["boxes"] // 16),
 )
 
-OPERATOR = mt.Operator(
+OPERATOR = mg.Operator(
     name="points_in_boxes",
     released_name="points_in_boxes",
     op_type=("POINTS_IN_BOXES", 217),
     summary="Names for each point the first box of its batch, turned about z, that holds it; −1 where there is none.",
-    inputs=(mt.TensorSpec("points", "[B, M, 3]", (DType.FLOAT,)), mt.TensorSpec("boxes", "[B, T, 7]", (DType.FLOAT,))),
+    inputs=(mg.TensorSpec("points", "[B, M, 3]", (DType.FLOAT,)), mg.TensorSpec("boxes", "[B, T, 7]", (DType.FLOAT,))),
     # §1.5.1. The operator writes −1 itself.
-    outputs=(mt.OutputSpec("points_indices", "[B, M]", {DType.INT32: mt.exact()}),),
-    axes={"points": mt.axis("M", of="points"), "boxes": mt.axis("T", of="boxes"), "batches": mt.axis("B", of="points")},
+    outputs=(mg.OutputSpec("points_indices", "[B, M]", {DType.INT32: mg.exact()}),),
+    axes={"points": mg.axis("M", of="points"), "boxes": mg.axis("T", of="boxes"), "batches": mg.axis("B", of="points")},
     checks=CHECKS,
     reference=reference,
     precondition=precondition,

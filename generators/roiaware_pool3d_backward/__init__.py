@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-import mluops_gtest.authoring as gtest
+import mluops_gtest.authoring as mg
 from mluops_gtest.authoring import Array, Draw, DType, OpCall, Params, RecipeOutput, Status, c_api, call_of, checks
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction, total
 from mluops_gtest.authoring.left_open import find_subnormal
@@ -105,24 +105,24 @@ def _grad(call: OpCall, added: roi.Terms) -> Array:
     return added.sums(call.tensor(GRAD).dtype.storage)
 
 
-def reference(call: OpCall) -> gtest.Baseline:
+def reference(call: OpCall) -> mg.Baseline:
     """Every element, exact and rounded once; +0 for points that nobody names: the operator clears grad_in itself."""
-    return gtest.Baseline({GRAD: _grad(call, terms(call))})
+    return mg.Baseline({GRAD: _grad(call, terms(call))})
 
 
-def bound(call: OpCall) -> Mapping[str, gtest.Bound]:
+def bound(call: OpCall) -> Mapping[str, mg.Bound]:
     """A term meets a division, or a reciprocal and a product, and the additions of its sum."""
     added = terms(call)
     if roi.is_max(call):
-        return {GRAD: gtest.Bound(added.magnitudes, added.met, unit=lattice_unit(call.array("grad_out")))}
-    return {GRAD: gtest.Bound(added.magnitudes, added.met + 2)}
+        return {GRAD: mg.Bound(added.magnitudes, added.met, unit=lattice_unit(call.array("grad_out")))}
+    return {GRAD: mg.Bound(added.magnitudes, added.met + 2)}
 
 
-def theory(call: OpCall) -> gtest.Theory:
+def theory(call: OpCall) -> mg.Theory:
     """An addition per named point, and a division with the mean; the table of the mode, and both gradients."""
     table = "argmax" if roi.is_max(call) else LISTS
     touched = sum(call.tensor(name).desc.nbytes for name in (table, "grad_out", GRAD))
-    return gtest.Theory(touched, len(terms(call).places) * (1 if roi.is_max(call) else 2))
+    return mg.Theory(touched, len(terms(call).places) * (1 if roi.is_max(call) else 2))
 
 
 # Mistakes that kernels make about what is added, about both tables, and about grad_out.
@@ -412,25 +412,25 @@ SPACE: Final = Space(
     elements=scenes.scene_elements,
 )
 
-OPERATOR = gtest.Operator(
+OPERATOR = mg.Operator(
     name="roiaware_pool3d_backward",
     released_name="roiaware_pool3d_backward",
     op_type=("ROIAWARE_POOL3D_BACKWARD", 10121),
     summary="Gives the gradients of cells to their largest points, or in equal parts to all points of the list.",
     # §3.7 checks no layout. The header calls the inputs outputs, and grad_in an input.
     inputs=(
-        gtest.TensorSpec(LISTS, roi.LISTS, (DType.INT32,), None),
-        gtest.TensorSpec("argmax", roi.OF_CHANNELS, (DType.INT32,), None),
-        gtest.TensorSpec("grad_out", roi.OF_CHANNELS, roi.FLOATS, None),
+        mg.TensorSpec(LISTS, roi.LISTS, (DType.INT32,), None),
+        mg.TensorSpec("argmax", roi.OF_CHANNELS, (DType.INT32,), None),
+        mg.TensorSpec("grad_out", roi.OF_CHANNELS, roi.FLOATS, None),
     ),
     # Those of forward's mean.
-    outputs=(gtest.OutputSpec(GRAD, "[P, channels]", roi.CRITERIA, None),),
+    outputs=(mg.OutputSpec(GRAD, "[P, channels]", roi.CRITERIA, None),),
     # Not in the order of forward's message.
     params=roi.roiaware_params("backward", 10121, "boxes_num", *roi.GRID, "channels", "max_pts_each_voxel"),
     axes={
-        "boxes": gtest.axis("boxes_num", of="grad_out"),
-        "channels": gtest.axis("channels", of="grad_out"),
-        "points": gtest.axis("P", of=GRAD),
+        "boxes": mg.axis("boxes_num", of="grad_out"),
+        "channels": mg.axis("channels", of="grad_out"),
+        "points": mg.axis("P", of=GRAD),
     },
     reductions={"points": Reduction(lambda call: call.tensor(GRAD).dims[0], _without_points)},
     checks=CHECKS,

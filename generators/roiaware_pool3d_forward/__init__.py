@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-import mluops_gtest.authoring as gtest
+import mluops_gtest.authoring as mg
 from mluops_gtest.authoring import Array, DType, OpCall, Status, c_api, checks
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.left_open import find_subnormal
@@ -28,7 +28,7 @@ ALWAYS: Final = (*INPUTS, LISTS, POOLED)
 MOST_POINTS: Final = {DType.FLOAT: 2976, DType.HALF: 2944}
 
 
-def _shape(output: str, last: str, doc: str) -> gtest.Check:
+def _shape(output: str, last: str, doc: str) -> mg.Check:
     return checks.require(
         f"{output}_shape",
         lambda call: call.tensor(output).dims == roi.shape_of(call, last),
@@ -85,7 +85,7 @@ def precondition(call: OpCall) -> str | None:
     return undecided_pair(call.array("pts")[None], call.array("rois")[None], test, call.tensor("rois").dtype)
 
 
-def find_left_open(call: OpCall, baseline: gtest.Baseline) -> str | None:
+def find_left_open(call: OpCall, baseline: mg.Baseline) -> str | None:
     """§1.4: no infinite coordinates, no NaN among the features of which the largest is asked for."""
     if not np.isfinite(call.array("pts")).all():
         return "pts has NaN or an infinity"
@@ -97,26 +97,26 @@ def find_left_open(call: OpCall, baseline: gtest.Baseline) -> str | None:
 # The oracle.
 
 
-def reference(call: OpCall) -> gtest.Baseline:
+def reference(call: OpCall) -> mg.Baseline:
     """Every element of all outputs; argmax with the mean may stay as it was."""
-    return gtest.Baseline(roi.outputs(call))
+    return mg.Baseline(roi.outputs(call))
 
 
-def bound(call: OpCall) -> Mapping[str, gtest.Bound]:
+def bound(call: OpCall) -> Mapping[str, mg.Bound]:
     """The largest is a copy; the mean is a sum and a division, or a product with a reciprocal."""
     if roi.is_max(call):
-        return {POOLED: gtest.Bound(0.0)}
+        return {POOLED: mg.Bound(0.0)}
     added = roi.mean_terms(call, roi.find_listed(call))
     unit = lattice_unit(call.array("pts_feature")) / np.maximum(added.met, 1)
-    return {POOLED: gtest.Bound(added.magnitudes, added.met, unit=unit, afterwards=2)}
+    return {POOLED: mg.Bound(added.magnitudes, added.met, unit=unit, afterwards=2)}
 
 
-def theory(call: OpCall) -> gtest.Theory:
+def theory(call: OpCall) -> mg.Theory:
     """17 operations for a point and a box, and one for each feature that is pooled; argmax with the maximum alone."""
     names = (*ALWAYS, ARGMAX) if roi.is_max(call) else ALWAYS
     pooled = len(roi.find_listed(call).cells) * call.param("channels")
     ops = 17 * call.param("boxes_num") * call.param("pts_num") + pooled
-    return gtest.Theory(sum(call.tensor(name).desc.nbytes for name in names), ops)
+    return mg.Theory(sum(call.tensor(name).desc.nbytes for name in names), ops)
 
 
 def workspace_size(call: OpCall) -> int:
@@ -345,40 +345,40 @@ def _pool(call: OpCall, where: tuple[Any, ...], points: Array) -> None:
 
 _FORWARD: Final = "mluOpRoiAwarePool3dForward"
 _QUERY: Final = "mluOpGetRoiAwarePool3dForwardWorkspaceSize"
-_INT32: Final = {DType.INT32: gtest.exact()}
+_INT32: Final = {DType.INT32: mg.exact()}
 # The largest is a copy.
 _POOLED_CRITERIA: Final = {
-    dtype: gtest.CriteriaByParam("pool_method", {roi.MAX: gtest.exact(), roi.AVERAGE: of_mean})
+    dtype: mg.CriteriaByParam("pool_method", {roi.MAX: mg.exact(), roi.AVERAGE: of_mean})
     for dtype, of_mean in roi.CRITERIA.items()
 }
 
-OPERATOR = gtest.Operator(
+OPERATOR = mg.Operator(
     name="roiaware_pool3d_forward",
     released_name="roiaware_pool3d_forward",
     op_type=("ROIAWARE_POOL3D_FORWARD", 10120),
     summary="Lists the first points in each cell of turned boxes, and pools their features by maximum or mean.",
     # §3.7 checks no layout.
     inputs=(
-        gtest.TensorSpec("rois", "[boxes_num, 7]", roi.FLOATS, None),
-        gtest.TensorSpec("pts", "[pts_num, 3]", roi.FLOATS, None),
-        gtest.TensorSpec("pts_feature", "[pts_num, channels]", roi.FLOATS, None),
+        mg.TensorSpec("rois", "[boxes_num, 7]", roi.FLOATS, None),
+        mg.TensorSpec("pts", "[pts_num, 3]", roi.FLOATS, None),
+        mg.TensorSpec("pts_feature", "[pts_num, channels]", roi.FLOATS, None),
     ),
     outputs=(
-        gtest.OutputSpec(ARGMAX, roi.OF_CHANNELS, _INT32, None, may_stay=lambda call: not roi.is_max(call)),
-        gtest.OutputSpec(LISTS, roi.LISTS, _INT32, None),
-        gtest.OutputSpec(POOLED, roi.OF_CHANNELS, _POOLED_CRITERIA, None),
+        mg.OutputSpec(ARGMAX, roi.OF_CHANNELS, _INT32, None, may_stay=lambda call: not roi.is_max(call)),
+        mg.OutputSpec(LISTS, roi.LISTS, _INT32, None),
+        mg.OutputSpec(POOLED, roi.OF_CHANNELS, _POOLED_CRITERIA, None),
     ),
     params=roi.roiaware_params("forward", 10120, "boxes_num", "pts_num", "channels", "max_pts_each_voxel", *roi.GRID),
     axes={
-        "boxes": gtest.axis("boxes_num", of="rois"),
-        "points": gtest.axis("pts_num", of="pts"),
-        "channels": gtest.axis("channels", of="pts_feature"),
+        "boxes": mg.axis("boxes_num", of="rois"),
+        "points": mg.axis("pts_num", of="pts"),
+        "channels": mg.axis("channels", of="pts_feature"),
     },
-    sizes={"boxes": gtest.SizedAxis("rois", 0)},
+    sizes={"boxes": mg.SizedAxis("rois", 0)},
     checks=CHECKS,
     subsumed={"rois_large": "fewer than 65536 boxes have fewer than 2^31 elements"},
     # The query looks at pts_feature alone; without points it writes 0.
-    queries={_QUERY: gtest.QueryChecks(("handle_null", "pts_feature_desc_null", gtest.SIZE_NULL))},
+    queries={_QUERY: mg.QueryChecks(("handle_null", "pts_feature_desc_null", mg.SIZE_NULL))},
     reference=reference,
     bound=bound,
     theory=theory,

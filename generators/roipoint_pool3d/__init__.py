@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-import mluops_gtest.authoring as mt
+import mluops_gtest.authoring as mg
 from mluops_gtest.authoring import Array, Baseline, Draw, DType, OpCall, Params, RecipeOutput, Status, c_api, checks
 from mluops_gtest.authoring.copy_of import CopyOf, define_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
@@ -27,7 +27,7 @@ SAMPLES: Final = "num_sampled_points"
 TEST: Final = geometry.BoxTest(bottom=True)
 
 CHECKS = (
-    mt.SIZE_NULL,
+    mg.SIZE_NULL,
     checks.handle("§3.8 (1)"),
     checks.descriptors(doc="§3.8 (1)"),
     checks.ranks(doc="§1.4"),
@@ -95,10 +95,10 @@ def is_empty(call: OpCall) -> Array:
     return np.logical_not(inside(call).any(axis=1))
 
 
-def theory(call: OpCall) -> mt.Theory:
+def theory(call: OpCall) -> mg.Theory:
     """Per pair of point and box what points_in_boxes does; all tensors."""
     (batches, points, _), (_, boxes, _) = call.tensor("points").dims, call.tensor("boxes3d").dims
-    return mt.Theory(sum(call.tensor(name).desc.nbytes for name in (*INPUTS, *OUTPUTS)), 17 * batches * points * boxes)
+    return mg.Theory(sum(call.tensor(name).desc.nbytes for name in (*INPUTS, *OUTPUTS)), 17 * batches * points * boxes)
 
 
 # Mistakes that kernels make about which points are in the rows, and where.
@@ -401,38 +401,38 @@ _NUMBERS: Final = (
 )
 _QUERY: Final = "mluOpGetRoiPointPool3dWorkspaceSize"
 
-OPERATOR = mt.Operator(
+OPERATOR = mg.Operator(
     name="roipoint_pool3d",
     released_name="roipoint_pool3d",
     op_type=("ROIPOINT_POOL3D", 16002),
     summary="Gathers for every turned box the first points inside with their features; flags boxes without any.",
     inputs=(
         # No check looks at layouts.
-        mt.TensorSpec("points", "[batch_size, pts_num, 3]", FLOATS, None),
-        mt.TensorSpec("point_features", "[batch_size, pts_num, feature_in_len]", FLOATS, None),
-        mt.TensorSpec("boxes3d", "[batch_size, boxes_num, 7]", FLOATS, None),
+        mg.TensorSpec("points", "[batch_size, pts_num, 3]", FLOATS, None),
+        mg.TensorSpec("point_features", "[batch_size, pts_num, feature_in_len]", FLOATS, None),
+        mg.TensorSpec("boxes3d", "[batch_size, boxes_num, 7]", FLOATS, None),
     ),
     # A pure copy, so diff3 = 0; §1.5.1 scales by another device's error, which cannot be judged without it.
     outputs=(
-        mt.OutputSpec("pooled_features", _POOLED, dict.fromkeys(FLOATS, mt.exact()), None),
-        mt.OutputSpec("pooled_empty_flag", "[batch_size, boxes_num]", {DType.INT32: mt.exact()}, None),
+        mg.OutputSpec("pooled_features", _POOLED, dict.fromkeys(FLOATS, mg.exact()), None),
+        mg.OutputSpec("pooled_empty_flag", "[batch_size, boxes_num]", {DType.INT32: mg.exact()}, None),
     ),
-    params=mt.ParamMessage(
-        "roipoint_pool3d_param", 16002, "RoiPointPool3dParam", (mt.ParamField(SAMPLES, 1, default=512),)
+    params=mg.ParamMessage(
+        "roipoint_pool3d_param", 16002, "RoiPointPool3dParam", (mg.ParamField(SAMPLES, 1, default=512),)
     ),
     axes={
-        "batches": mt.axis("batch_size", of="points"),
-        "points": mt.axis("pts_num", of="points"),
-        "boxes": mt.axis("boxes_num", of="boxes3d"),
-        "channels": mt.axis("feature_in_len", of="point_features"),
-        "samples": mt.axis(SAMPLES, of="pooled_features"),
+        "batches": mg.axis("batch_size", of="points"),
+        "points": mg.axis("pts_num", of="points"),
+        "boxes": mg.axis("boxes_num", of="boxes3d"),
+        "channels": mg.axis("feature_in_len", of="point_features"),
+        "samples": mg.axis(SAMPLES, of="pooled_features"),
     },
     checks=CHECKS,
     subsumed={
         "pooled_empty_flag_empty": "points or boxes3d has no elements then, and is asked first",
         "pooled_empty_flag_large": "boxes3d has seven times as many elements, and is asked first",
     },
-    queries={_QUERY: mt.QueryChecks()},
+    queries={_QUERY: mg.QueryChecks()},
     definition=define_copies("pooled_features", copies, row="batch"),
     reference=reference,
     theory=theory,

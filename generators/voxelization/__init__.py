@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-import mluops_gtest.authoring as gtest
+import mluops_gtest.authoring as mg
 from mluops_gtest.authoring import Array, DType, OpCall, Status, c_api, checks
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.narrowing import wrapped
@@ -16,12 +16,12 @@ from mluops_gtest.authoring.suspects import Suspect
 
 INPUTS, COUNTS = ("points", "voxel_size", "coors_range"), "num_points_per_voxel"
 FLOAT: Final = (DType.FLOAT,)
-INTEGERS: Final = {DType.INT32: gtest.exact()}
+INTEGERS: Final = {DType.INT32: mg.exact()}
 
 CHECKS = (
     checks.handle("§3.7"),
     checks.descriptors(doc="§3.7"),
-    gtest.SIZE_NULL,
+    mg.SIZE_NULL,
     checks.arch("released"),
     # §1.4: not supported; the header names no status.
     checks.params("deterministic", doc="§1.4"),
@@ -168,10 +168,10 @@ def _point_lost(call: OpCall, index: int) -> Mapping[str, Array]:
     return {"points": points}
 
 
-def theory(call: OpCall) -> gtest.Theory:
+def theory(call: OpCall) -> mg.Theory:
     """All tensors once; per axis of a point a difference, a quotient, a floor and two comparisons."""
     tensors = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-    return gtest.Theory(io_bytes=sum(arg.desc.nbytes for arg in tensors), ops=15 * call.tensor("points").dims[0])
+    return mg.Theory(io_bytes=sum(arg.desc.nbytes for arg in tensors), ops=15 * call.tensor("points").dims[0])
 
 
 # Mistakes that kernels make: where points are, which of them share a voxel, and what is written.
@@ -371,42 +371,42 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
 
 
 _PARAMS: Final = (
-    gtest.ParamField("max_points", 1, default=35),
-    gtest.ParamField("max_voxels", 2, default=20000),
-    gtest.ParamField("ndim", 3, default=3, allowed=(3,)),
-    gtest.ParamField("deterministic", 4, type="bool", default=True, allowed=(True,)),
+    mg.ParamField("max_points", 1, default=35),
+    mg.ParamField("max_voxels", 2, default=20000),
+    mg.ParamField("ndim", 3, default=3, allowed=(3,)),
+    mg.ParamField("deterministic", 4, type="bool", default=True, allowed=(True,)),
 )
 
-OPERATOR = gtest.Operator(
+OPERATOR = mg.Operator(
     name="voxelization",
     released_name="voxelization",
     op_type=("VOXELIZATION", 2203),
     summary="Sorts points into the cells of a grid: the first cells in order of appearance, the first points of each.",
     inputs=(
-        gtest.TensorSpec("points", "[N, F]: x, y, z, features", FLOAT),
-        gtest.TensorSpec("voxel_size", "[3]: x, y, z", FLOAT),
-        gtest.TensorSpec("coors_range", "[6]: x, y, z from, x, y, z to", FLOAT),
+        mg.TensorSpec("points", "[N, F]: x, y, z, features", FLOAT),
+        mg.TensorSpec("voxel_size", "[3]: x, y, z", FLOAT),
+        mg.TensorSpec("coors_range", "[6]: x, y, z from, x, y, z to", FLOAT),
     ),
     # §1.5.1: diff3 = 0.
     outputs=(
-        gtest.OutputSpec("voxels", "[max_voxels, max_points, F]", {DType.FLOAT: gtest.exact()}),
-        gtest.OutputSpec("coors", "[max_voxels, 3]: z, y, x", INTEGERS),
-        gtest.OutputSpec(COUNTS, "[max_voxels]", INTEGERS),
-        gtest.OutputSpec("voxel_num", "[1]", INTEGERS),
+        mg.OutputSpec("voxels", "[max_voxels, max_points, F]", {DType.FLOAT: mg.exact()}),
+        mg.OutputSpec("coors", "[max_voxels, 3]: z, y, x", INTEGERS),
+        mg.OutputSpec(COUNTS, "[max_voxels]", INTEGERS),
+        mg.OutputSpec("voxel_num", "[1]", INTEGERS),
     ),
-    params=gtest.ParamMessage("voxelization_param", 6564, "VoxelizationParam", _PARAMS),
+    params=mg.ParamMessage("voxelization_param", 6564, "VoxelizationParam", _PARAMS),
     axes={
-        "points": gtest.axis("N", of="points", lost=_point_lost),
-        "features": gtest.axis("F", of="points"),
-        "voxels": gtest.axis("max_voxels", of="coors"),
-        "points_of_voxels": gtest.axis("max_points", of="voxels"),
+        "points": mg.axis("N", of="points", lost=_point_lost),
+        "features": mg.axis("F", of="points"),
+        "voxels": mg.axis("max_voxels", of="coors"),
+        "points_of_voxels": mg.axis("max_points", of="voxels"),
     },
     checks=CHECKS,
     subsumed={"voxel_num_strided": "its one axis has one place, where no stride matters"},
     # The operator's own up to the early return, where the size stays as it was.
-    queries={"mluOpGetVoxelizationWorkspaceSize": gtest.QueryChecks()},
-    reference=lambda call: gtest.Baseline(voxelize(call)),
-    bound=gtest.Bound.copied("voxels"),
+    queries={"mluOpGetVoxelizationWorkspaceSize": mg.QueryChecks()},
+    reference=lambda call: mg.Baseline(voxelize(call)),
+    bound=mg.Bound.copied("voxels"),
     precondition=precondition,
     theory=theory,
     kernel=kernel,
