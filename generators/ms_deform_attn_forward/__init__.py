@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 
 import mluops_gtest.authoring as mg
-from mluops_gtest.authoring import Array, Baseline, Bound, DType, OpCall, ParamField, Status, checks
-from mluops_gtest.authoring.c_api import c_function
+from mluops_gtest.authoring import Array, Baseline, Bound, DType, OpCall, ParamField, Status, c_api, checks, left_open
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.reductions import Reduction, changed, without_rows
 from mluops_gtest.authoring.rows import blended
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread, with_inputs
+
+from .._shared.refusals import Refusals, first_status, tensors_of
 
 INPUTS: Final = (
     "data_value", "data_spatial_shapes", "data_level_start_index", "data_sampling_loc", "data_attn_weight"
@@ -267,8 +267,6 @@ SUSPECTS: Final = {
 
 
 # One element as §3.2 defines it.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """Sample after sample in fractions; IEEE where a pixel or a weight is not finite."""
     if call.tensor("data_attn_weight").desc.is_empty:
@@ -302,9 +300,8 @@ _SUMS: Final = 1 << 14
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then add up level by level, point by point."""
-    answer = _answer_of_checks(call)
-    if answer is not None:
-        return answer
+    if (early := first_status(_refusals(call))) is not None:
+        return early
     col = call.array("data_col")
     col[...] = 0
     if 0 in call.tensor("data_attn_weight").dims:
@@ -317,22 +314,22 @@ def kernel(call: OpCall) -> Status:
         for first in range(0, len(sums), _SUMS):
             some = slice(first, first + _SUMS)
             for level, point in np.ndindex(*weights.shape[1:]):
-                keys = batches[some] * values.shape[1] + starts[level]
                 places, own = (array[some, level, point].T for array in (locations, weights))
-                _add_sample(sums[some], pixels, keys, heads[some], shapes[level].tolist(), places, own)
+                inside, sample = _sample(
+                    pixels, batches[some] * values.shape[1] + starts[level], heads[some], shapes[level].tolist(), places
+                )
+                sums[some][inside] += own[inside, None] * sample
     return Status.SUCCESS
 
 
-def _add_sample(
-    sums: Array, pixels: Array, keys: Array, heads: Array, shape: tuple[int, int], places: Array, weights: Array
-) -> None:
-    """Sums [S, C] += weights · samples at places [2, S] of maps h × w, whose pixels [·, M, C] begin at the keys."""
+def _sample(pixels: Array, keys: Array, heads: Array, shape: Any, places: Array) -> tuple[Array, Array]:
+    """Which of places [2, S] are inside of maps h × w, and samples of these; pixels [·, M, C] begin at the keys."""
     height, width = shape
     x, y = (place * np.float32(size) - np.float32(0.5) for place, size in zip(places, (width, height), strict=True))
     inside = np.flatnonzero((x > -1) & (x < width) & (y > -1) & (y < height))
     x, y = x[inside], y[inside]
     left, top = np.floor(x), np.floor(y)
-    sample = np.zeros((len(inside), sums.shape[1]), np.float32)
+    sample = np.zeros((len(inside), pixels.shape[2]), np.float32)
     for right, below in ((0, 0), (1, 0), (0, 1), (1, 1)):
         column, row = left.astype(np.int32) + right, top.astype(np.int32) + below
         # 1 − (x − left) or x − left, and so for y.
@@ -340,33 +337,25 @@ def _add_sample(
         there = np.flatnonzero((column >= 0) & (column < width) & (row >= 0) & (row < height))
         at = inside[there]
         sample[there] += share[there, None] * pixels[keys[at] + (row * width + column)[there], heads[at]]
-    sums[inside] += weights[inside, None] * sample
+    return inside, sample
 
 
-def _answer_of_checks(call: OpCall) -> Status | None:
-    present = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-    if call.handle is None or [len(arg.dims) for arg in present] != [4, 2, 1, 6, 5, 4]:
-        return Status.BAD_PARAM
-    value, shapes, starts, locations, weights, col = present
+def _refusals(call: OpCall) -> Refusals:
+    args = tensors_of(call)
+    yield call.handle is None or [len(arg.dims) for arg in args] != [4, 2, 1, 6, 5, 4], Status.BAD_PARAM
+    value, shapes, starts, locations, weights, col = args
     (batches, _, heads_, channels), levels = value.dims, shapes.dims[0]
-    queries, points = locations.dims[1], locations.dims[4]
-    sampled = (batches, queries, heads_, levels, points)
-    wanted = ((levels, 2), (levels,), (*sampled, 2), sampled, (*sampled[:3], channels))
-    if tuple(arg.dims for arg in present[1:]) != wanted:
-        return Status.BAD_PARAM
-    if any(arg.desc.is_strided for arg in present):
-        return Status.NOT_SUPPORTED
-    if any(arg.dtype is not (DType.INT32 if arg in (shapes, starts) else DType.FLOAT) for arg in present):
-        return Status.BAD_PARAM
-    if value.desc.is_large or locations.desc.is_large or col.desc.is_large:
-        return Status.NOT_SUPPORTED
-    if 0 in col.dims:
-        return Status.BAD_PARAM
-    if 0 in weights.dims:
-        return None
-    step = min(batches, call.param("im2col_step"))
-    refused = step <= 0 or batches % step or any(arg.null for arg in present)
-    return Status.BAD_PARAM if refused else None
+    sampled = (batches, locations.dims[1], heads_, levels, locations.dims[4])
+    wanted = [(levels, 2), (levels,), (*sampled, 2), sampled, (*sampled[:3], channels)]
+    yield [arg.dims for arg in args[1:]] != wanted, Status.BAD_PARAM
+    yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
+    types = [DType.INT32 if arg in (shapes, starts) else DType.FLOAT for arg in args]
+    yield [arg.dtype for arg in args] != types, Status.BAD_PARAM
+    yield value.desc.is_large or locations.desc.is_large or col.desc.is_large, Status.NOT_SUPPORTED
+    yield 0 in col.dims, Status.BAD_PARAM
+    if 0 not in weights.dims:
+        step = min(batches, call.param("im2col_step"))
+        yield step <= 0 or batches % step != 0 or any(arg.null for arg in args), Status.BAD_PARAM
 
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
@@ -404,7 +393,6 @@ def _without_levels(call: OpCall, start: int, stop: int) -> mg.RecipeOutput | No
 
 OPERATOR = mg.Operator(
     name="ms_deform_attn_forward",
-    released_name="ms_deform_attn_forward",
     op_type=("MS_DEFORM_ATTN_FORWARD", 16005),
     summary="Adds up, for every query and head, weighted bilinear samples of maps of several levels.",
     inputs=(
@@ -431,12 +419,12 @@ OPERATOR = mg.Operator(
     reference=reference,
     bound=bound,
     precondition=precondition,
-    left_open={"undefined": find_unruled, "subnormal": find_subnormal},
+    left_open={"undefined": find_unruled, "subnormal": left_open.find_subnormal},
     theory=theory,
     kernel=kernel,
     suspects=SUSPECTS,
     reductions={"levels": Reduction(lambda call: call.tensor("data_spatial_shapes").dims[0], _without_levels)},
-    c_api=c_function("mluOpMsDeformAttnForward"),
+    c_api=c_api.c_function("mluOpMsDeformAttnForward"),
     exact=elements,
     torch_kernel=torch_kernel,
 )

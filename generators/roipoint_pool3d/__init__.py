@@ -8,15 +8,13 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 
 import mluops_gtest.authoring as mg
-from mluops_gtest.authoring import Array, Baseline, Draw, DType, OpCall, Params, RecipeOutput, Status, c_api, checks
-from mluops_gtest.authoring.copy_of import CopyOf, define_copies
+from mluops_gtest.authoring import Array, DType, OpCall, RecipeOutput, Status, c_api, checks, copy_of, space, suspects
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
-from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
 from .._shared import boxes as geometry
 from .._shared.bit_patterns import KINDS, BitPatterns
 from .._shared.points import axes_first, first_batch
+from .._shared.refusals import Refusals, first_status, tensors_of
 from .._shared.wrong_boxes import misread_boxes
 
 FLOATS: Final = (DType.FLOAT, DType.HALF)
@@ -70,13 +68,13 @@ def sources(call: OpCall, test: geometry.BoxTest = TEST, pick: Pick = np.resize)
     return rows
 
 
-def copies(call: OpCall, rows: Array | None = None) -> CopyOf:
+def copies(call: OpCall, rows: Array | None = None) -> copy_of.CopyOf:
     """pooled_features with these points in the rows: coordinates, then features; the bits of each."""
     points = sources(call) if rows is None else rows
     # §3.1 (5): x, y, z come first, as stored and not along the box.
     table = np.concatenate(call.arrays("points", "point_features"), axis=2)
     # §3.1 (4): mmcv relies on cleared buffers; here the operator writes the zeros of empty boxes, and both flags.
-    return CopyOf(table, points.reshape(len(points), -1), call.tensor("pooled_features").dims)
+    return copy_of.CopyOf(table, points.reshape(len(points), -1), call.tensor("pooled_features").dims)
 
 
 def pooled(call: OpCall, choose: Callable[[OpCall], Array] = sources) -> Mapping[str, Array]:
@@ -85,9 +83,9 @@ def pooled(call: OpCall, choose: Callable[[OpCall], Array] = sources) -> Mapping
     return {"pooled_features": copies(call, rows).copied(), "pooled_empty_flag": (rows[..., 0] < 0).astype("<i4")}
 
 
-def reference(call: OpCall) -> Baseline:
+def reference(call: OpCall) -> mg.Baseline:
     """Rows of the first S points inside each box, in turn; +0 and flag 1 where there is none."""
-    return Baseline(pooled(call))
+    return mg.Baseline(pooled(call))
 
 
 def is_empty(call: OpCall) -> Array:
@@ -155,11 +153,11 @@ def _rows_of_channels(call: OpCall) -> Mapping[str, Array]:
     return {"pooled_features": flat.reshape(right.shape)}
 
 
-def _reads(**changes: Callable[[Array], Array]) -> Suspect:
-    return as_read(reference, misread(**changes))
+def _reads(**changes: Callable[[Array], Array]) -> suspects.Suspect:
+    return suspects.as_read(reference, suspects.misread(**changes))
 
 
-SUSPECTS: Final[Mapping[str, Suspect]] = {
+SUSPECTS: Final[Mapping[str, suspects.Suspect]] = {
     **misread_boxes(lambda call, test: pooled(call, partial(sources, test=test)), TEST, "boxes3d"),
     **{words: partial(pooled, choose=partial(sources, pick=pick)) for words, pick in _PICKS.items()},
     "the nearest points are taken": partial(pooled, choose=_choose_nearest),
@@ -179,8 +177,6 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
 
 
 # One element as §1.2 and §3.1 define it.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """The coordinate or feature of point number q mod n inside the box, in exact arithmetic."""
     points, features, boxes = call.arrays(*INPUTS)
@@ -208,9 +204,8 @@ _PAIRS: Final = 1 << 16
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then fill the rows of every box."""
-    refused = _refusal(call)
-    if refused is not None:
-        return refused
+    if (early := first_status(_refusals(call))) is not None:
+        return early
     points, features, boxes, rows, flags = call.arrays(*INPUTS, *OUTPUTS)
     # The row behind the last point, −1, is zeros.
     tables = np.pad(np.concatenate([points, features], axis=2), ((0, 0), (0, 1), (0, 0)))
@@ -238,28 +233,21 @@ def _members(points: Array, boxes: Array, most: int) -> Array:
     return np.where(counts > 0, np.append(np.flatnonzero(inner) % len(points), -1)[place], -1)
 
 
-def _refusal(call: OpCall) -> Status | None:
-    given = [*call.inputs.values(), *call.outputs.values()]
-    tensors = [arg for arg in given if arg is not None]
-    if call.handle is None or len(tensors) < len(given) or [len(arg.dims) for arg in tensors] != [3, 3, 3, 4, 2]:
-        return Status.BAD_PARAM
-    points, features, boxes, rows, flag = tensors
+def _refusals(call: OpCall) -> Refusals:
+    bad, args = Status.BAD_PARAM, tensors_of(call)
+    yield call.handle is None or [len(arg.dims) for arg in args] != [3, 3, 3, 4, 2], bad
+    points, features, boxes, rows, flag = args
     (batches, count, _), width, most = points.dims, features.dims[2], boxes.dims[1]
-    wanted = [(batches, count, 3), (batches, count, width), (batches, most, 7)]
-    if [arg.dims for arg in tensors] != [*wanted, (batches, most, call.param(SAMPLES), 3 + width), (batches, most)]:
-        return Status.BAD_PARAM
-    if any(arg.desc.is_strided for arg in tensors):
-        return Status.NOT_SUPPORTED
+    yield [arg.dims for arg in args[:3]] != [(batches, count, 3), (batches, count, width), (batches, most, 7)], bad
+    yield rows.dims != (batches, most, call.param(SAMPLES), 3 + width) or flag.dims != (batches, most), bad
+    yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
     floats = {arg.dtype for arg in (points, features, boxes, rows)}
-    if len(floats) > 1 or floats.isdisjoint(FLOATS) or flag.dtype is not DType.INT32:
-        return Status.BAD_PARAM
-    lacks_workspace = call.workspace_size > 0 and call.workspace is None
-    return Status.BAD_PARAM if lacks_workspace or any(arg.null or 0 in arg.dims for arg in tensors) else None
+    yield len(floats) > 1 or floats.isdisjoint(FLOATS) or flag.dtype is not DType.INT32, bad
+    yield call.workspace_size > 0 and call.workspace is None, bad
+    yield any(arg.null or 0 in arg.dims for arg in args), bad
 
 
 # With torch: points inside come first in a stable sort by box.
-
-
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write both outputs."""
     import torch
@@ -292,14 +280,14 @@ _draw_features = BitPatterns("features", "sorts", KINDS).drawn
 _OBJECTS, _BELOW = 12, -100.0
 
 
-def _samples(params: Params) -> int:
+def _samples(params: mg.Params) -> int:
     samples = params.get(SAMPLES, 512)
     assert isinstance(samples, int)
     return samples
 
 
 def _made(
-    draw: Draw, params: Params, points: Array, boxes: Array, channels: int, values: Values = "full"
+    draw: mg.Draw, params: mg.Params, points: Array, boxes: Array, channels: int, values: Values = "full"
 ) -> RecipeOutput:
     dtype = DType.HALF if points.dtype.itemsize == 2 else DType.FLOAT
     features = _draw_features(draw, dtype, (*points.shape[:2], channels), values)
@@ -313,7 +301,7 @@ def _made(
 
 
 def scene(
-    draw: Draw, params: Params, dtype: DType, *, points: int, boxes: int, channels: int, batches: int = 1
+    draw: mg.Draw, params: mg.Params, dtype: DType, *, points: int, boxes: int, channels: int, batches: int = 1
 ) -> RecipeOutput:
     """Boxes around 12 objects in turn: a third is empty, a third has fewer than S points, a third has more."""
     samples = _samples(params)
@@ -340,8 +328,8 @@ def scene(
 
 
 def counted(
-    draw: Draw,
-    params: Params,
+    draw: mg.Draw,
+    params: mg.Params,
     dtype: DType,
     *,
     points: int,
@@ -365,7 +353,7 @@ def counted(
 SCENES: Final = geometry.Scenes(TEST, _made, partial(counted, points=24, counts=(5, 0, 7), channels=1, batches=2))
 
 
-def draw_call(at: Mapping[str, Any]) -> Drawn:
+def draw_call(at: Mapping[str, Any]) -> space.Drawn:
     """A call of one of the recipes."""
     points, samples, few = at["points"], at["samples"], at["few"]
     counts = tuple(n for n in (samples, 0, samples + 1, few, points) if n <= points)
@@ -378,17 +366,14 @@ def draw_call(at: Mapping[str, Any]) -> Drawn:
     )
 
 
-SPACE = Space(
+_LENGTHS: Final = {"batches": 5, "points": 513, "boxes": 129, "channels": 65, "samples": 65}
+SPACE = space.Space(
     axes={
-        "dtype": Choice(("float", "half")),
-        "batches": Sizes(1, 5),
-        "points": Sizes(1, 513),
-        "boxes": Sizes(1, 129),
-        "channels": Sizes(1, 65),
-        "samples": Sizes(1, 65),
-        "few": Choice((1, 2, 3, 4)),
-        "values": Choice(get_args(Values)[:3]),
-        "what": Choice(("scene", "counted", "planted", "turned", "nested", "faces", "inf", "negative_inf")),
+        "dtype": space.Choice(("float", "half")),
+        **{name: space.Sizes(1, most) for name, most in _LENGTHS.items()},
+        "few": space.Choice((1, 2, 3, 4)),
+        "values": space.Choice(get_args(Values)[:3]),
+        "what": space.Choice(("scene", "counted", "planted", "turned", "nested", "faces", "inf", "negative_inf")),
     },
     draw=draw_call,
     elements=lambda at: at["batches"] * (3 + at["channels"]) * (at["points"] + (16 + at["boxes"]) * at["samples"]),
@@ -403,7 +388,6 @@ _QUERY: Final = "mluOpGetRoiPointPool3dWorkspaceSize"
 
 OPERATOR = mg.Operator(
     name="roipoint_pool3d",
-    released_name="roipoint_pool3d",
     op_type=("ROIPOINT_POOL3D", 16002),
     summary="Gathers for every turned box the first points inside with their features; flags boxes without any.",
     inputs=(
@@ -433,7 +417,7 @@ OPERATOR = mg.Operator(
         "pooled_empty_flag_large": "boxes3d has seven times as many elements, and is asked first",
     },
     queries={_QUERY: mg.QueryChecks()},
-    definition=define_copies("pooled_features", copies, row="batch"),
+    definition=copy_of.define_copies("pooled_features", copies, row="batch"),
     reference=reference,
     theory=theory,
     precondition=precondition,

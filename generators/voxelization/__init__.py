@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import mluops_gtest.authoring as mg
-from mluops_gtest.authoring import Array, DType, OpCall, Status, c_api, checks
+from mluops_gtest.authoring import Array, DType, OpCall, Status, c_api, checks, suspects
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.narrowing import wrapped
-from mluops_gtest.authoring.suspects import Suspect
+
+from .._shared.refusals import Refusals, first_status, tensors_of
 
 INPUTS, COUNTS = ("points", "voxel_size", "coors_range"), "num_points_per_voxel"
 FLOAT: Final = (DType.FLOAT,)
@@ -170,8 +171,7 @@ def _point_lost(call: OpCall, index: int) -> Mapping[str, Array]:
 
 def theory(call: OpCall) -> mg.Theory:
     """All tensors once; per axis of a point a difference, a quotient, a floor and two comparisons."""
-    tensors = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-    return mg.Theory(io_bytes=sum(arg.desc.nbytes for arg in tensors), ops=15 * call.tensor("points").dims[0])
+    return mg.Theory(io_bytes=sum(arg.desc.nbytes for arg in tensors_of(call)), ops=15 * call.tensor("points").dims[0])
 
 
 # Mistakes that kernels make: where points are, which of them share a voxel, and what is written.
@@ -209,7 +209,7 @@ def _moving(change: Callable[[Met, int, int], Array], call: OpCall) -> Outputs:
     return voxelize(call, meet=lambda *_: numbered(met.points[voxels >= 0], voxels[voxels >= 0]))
 
 
-def _only(is_taken: Callable[[Met, int, int], Array]) -> Suspect:
+def _only(is_taken: Callable[[Met, int, int], Array]) -> suspects.Suspect:
     """Some of the points, by the same."""
     return partial(_moving, lambda met, *limits: np.where(is_taken(met, *limits), met.voxels, -1))
 
@@ -224,12 +224,12 @@ def _points_of_cells(call: OpCall) -> Array:
     return np.bincount(in_order(*in_cells(*call.arrays(*INPUTS))).voxels)
 
 
-def _written(output: str, change: Callable[[Array, OpCall], Array]) -> Suspect:
+def _written(output: str, change: Callable[[Array, OpCall], Array]) -> suspects.Suspect:
     """Other values of one output, by the right ones and the call."""
     return lambda call: {output: change(voxelize(call)[output], call)}
 
 
-SUSPECTS: Final[Mapping[str, Suspect]] = {
+SUSPECTS: Final[Mapping[str, suspects.Suspect]] = {
     **{words: partial(voxelize, place=place) for words, place in _PLACES.items()},
     **{words: partial(voxelize, meet=meet) for words, meet in _MEETS.items()},
     "nothing counts any more when a cell finds no voxel": _only(lambda met, n, _: np.cumsum(met.voxels >= n) == 0),
@@ -255,8 +255,6 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
 
 
 # One element as §3.1 defines it.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """The voxels are the first cells that points are in, and their points the first of each."""
     points = call.array("points")
@@ -289,7 +287,7 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then give every point its place."""
-    if (early := _early_status(call)) is not None:
+    if (early := first_status(_refusals(call))) is not None:
         return early
     points, size, limits = call.arrays(*INPUTS)
     cells = np.floor((points[:, :3] - limits[:3]) / size)
@@ -311,34 +309,23 @@ def kernel(call: OpCall) -> Status:
     return Status.SUCCESS
 
 
-def _early_status(call: OpCall) -> Status | None:
-    """The status of a call that is refused or has nothing to write; None where it must be computed."""
-    args = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-    if call.handle is None or len(args) < 7:
-        return Status.BAD_PARAM
-    if call.handle.arch < 370:
-        return Status.ARCH_MISMATCH
+def _refusals(call: OpCall) -> Refusals:
+    args = tensors_of(call)
+    yield call.handle is None or len(args) < 7, Status.BAD_PARAM
+    yield call.handle is not None and call.handle.arch < 370, Status.ARCH_MISMATCH
     most, places, points = call.param("max_voxels"), call.param("max_points"), args[0].desc
+    yield not call.param("deterministic") or call.param("ndim") != 3 or len(points.dims) != 2, Status.BAD_PARAM
     dims = [(3,), (6,), (most, places, *points.dims[1:]), (most, 3), (most,), (1,)]
-    is_described = len(points.dims) == 2 and [arg.dims for arg in args[1:]] == dims
-    if not (call.param("deterministic") and is_described and call.param("ndim") == 3):
-        return Status.BAD_PARAM
-    if any(arg.desc.is_strided for arg in args):
-        return Status.NOT_SUPPORTED
-    if [arg.dtype for arg in args] != [DType.FLOAT] * 4 + [DType.INT32] * 3:
-        return Status.BAD_PARAM
-    if max(points.count, 3 * most) >= 1 << 31:
-        return Status.NOT_SUPPORTED
-    if points.count == 0 or (call.workspace is None and call.workspace_size > 0):
-        return Status.BAD_PARAM
-    if 0 in (most, places):
-        return Status.SUCCESS
-    return Status.BAD_PARAM if any(arg.null for arg in args) else None
+    yield [arg.dims for arg in args[1:]] != dims, Status.BAD_PARAM
+    yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
+    yield [arg.dtype for arg in args] != [DType.FLOAT] * 4 + [DType.INT32] * 3, Status.BAD_PARAM
+    yield max(points.count, 3 * most) >= 1 << 31, Status.NOT_SUPPORTED
+    yield points.count == 0 or (call.workspace is None and call.workspace_size > 0), Status.BAD_PARAM
+    yield 0 in (most, places), Status.SUCCESS
+    yield any(arg.null for arg in args), Status.BAD_PARAM
 
 
 # With torch: distinct rows, and products with reciprocals, as the device has them (§3.1).
-
-
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write all outputs."""
     import torch
@@ -379,7 +366,6 @@ _PARAMS: Final = (
 
 OPERATOR = mg.Operator(
     name="voxelization",
-    released_name="voxelization",
     op_type=("VOXELIZATION", 2203),
     summary="Sorts points into the cells of a grid: the first cells in order of appearance, the first points of each.",
     inputs=(
