@@ -196,7 +196,7 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     return {"pooled_features": pooled_features, "pooled_empty_flag": lambda batch, box: int(not members(batch, box))}
 
 
-# The kernel that the numpy backend runs: §3.1 in float32, some boxes at a time against all points.
+# The kernel that the numpy backend runs: §3.1 in float32, some boxes at a time against all points of their batch.
 
 # Pairs that are looked at together stay in the cache.
 _PAIRS: Final = 1 << 16
@@ -210,27 +210,28 @@ def kernel(call: OpCall) -> Status:
     # The row behind the last point, −1, is zeros.
     tables = np.pad(np.concatenate([points, features], axis=2), ((0, 0), (0, 1), (0, 0)))
     points, boxes = points.astype(np.float32), boxes.astype(np.float32)
-    step = max(1, _PAIRS // points.shape[1])
-    for batch, cloud in enumerate(points):
+    step, depth = (max(1, _PAIRS // pairs) for pairs in (points.shape[1], points.shape[1] * boxes.shape[1]))
+    for start in range(0, len(points), depth):
         for first in range(0, boxes.shape[1], step):
-            some = slice(first, first + step)
-            turns = _members(cloud, boxes[batch, some], rows.shape[2])
-            flags[batch, some], rows[batch, some] = turns[:, 0] < 0, tables[batch, turns]
+            some = slice(start, start + depth), slice(first, first + step)
+            turns = _members(points[some[0]], boxes[some], rows.shape[2])
+            flags[some] = turns[..., 0] < 0
+            rows[some] = tables[start + np.arange(len(turns))[:, None, None], turns]
     return Status.SUCCESS
 
 
 def _members(points: Array, boxes: Array, most: int) -> Array:
-    """int64 [M, S]: the points inside each box in turn, −1 where there is none."""
-    x, y, z = np.ascontiguousarray(points.T)
-    cx, cy, bottom, dx, dy, dz, rz = boxes.T[..., None]
+    """int64 [B, M, S]: the points inside each box in turn, −1 where there is none."""
+    x, y, z = np.ascontiguousarray(np.moveaxis(points, 2, 0))[:, :, None]
+    cx, cy, bottom, dx, dy, dz, rz = np.moveaxis(boxes, 2, 0)[..., None]
     cosine, sine = np.cos(rz), np.sin(rz)
     with np.errstate(invalid="ignore", over="ignore"):
         inner = 2 * np.abs(z - (bottom + dz * np.float32(0.5))) <= dz
         inner &= 2 * np.abs((x - cx) * cosine + (y - cy) * sine) < dx
         inner &= 2 * np.abs((y - cy) * cosine - (x - cx) * sine) < dy
-    counts = inner.sum(axis=1, keepdims=True)
-    place = np.cumsum(counts)[:, None] - counts + np.arange(most) % np.maximum(counts, 1)
-    return np.where(counts > 0, np.append(np.flatnonzero(inner) % len(points), -1)[place], -1)
+    counts = inner.sum(axis=2, keepdims=True)
+    place = np.cumsum(counts).reshape(counts.shape) - counts + np.arange(most) % np.maximum(counts, 1)
+    return np.where(counts > 0, np.append(np.flatnonzero(inner) % points.shape[1], -1)[place], -1)
 
 
 def _refusals(call: OpCall) -> Refusals:
