@@ -4,21 +4,21 @@ Sqrt and div have no document but mlu_op.h and the released host files.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 import mluops_gtest.authoring as mg
-from mluops_gtest.authoring import Array, Baseline, DType, OpCall, Status, TensorArg, checks, narrowed, widened
+from mluops_gtest.authoring import Array, DType, OpCall, Status, checks, exact_numbers, mistakes, reductions, suspects
 from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
-from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.reductions import Reduction, changed
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
-from .wrong_elementwise import Wrong, element_mutants, element_suspects, numbers
+from .interpolation import shortened
+from .refusals import Refusals, first_status, tensors_of
 
 HEADER: Final = "released: the header"
 CODE: Final = "released: the host check"
@@ -29,8 +29,7 @@ MOST_AXES: Final = 8
 Shape = tuple[int, ...]
 Number = Fraction | float
 # What refuses a call with these tensors, in its order; the flag says that the device is older.
-Refusals = Iterator[tuple[bool, Status]]
-Refuse = Callable[[OpCall, list[TensorArg], bool], Refusals]
+Refuse = Callable[[OpCall, list[mg.TensorArg], bool], Refusals]
 # How far results may be off. No document says it: 5e-7 is 4 ulp of a float, the others 1 ulp of what is rounded to 16
 # bits. The released kernels ignore the preference, so FAST and HIGH differ in what is demanded alone.
 _HIGH: Final = {DType.FLOAT: 5e-7, DType.HALF: 1e-3, DType.BFLOAT16: 8e-3}
@@ -44,6 +43,147 @@ _CRITERIA: Final = {
 _PREFERENCES: Final = {"COMPUTATION_FAST": 0, "COMPUTATION_HIGH_PRECISION": 1, "COMPUTATION_ULTRAHIGH_PRECISION": 2}
 PREFERENCE: Final = mg.EnumSpec("ComputationPreference", _PREFERENCES)
 
+# Mistakes: in what is computed, where it is read and written.
+
+Strides = tuple[int, ...]
+# The output by a mistake, as numbers of any type; None where it has no place.
+Formula = Callable[[OpCall], Array | None]
+# By the words behind "as if".
+Wrong = Mapping[str, Formula]
+
+_WIDE: Final = {"f": "<f8", "i": "<i8", "c": "<c16"}
+
+
+def numbers(call: OpCall, name: str) -> Array:
+    """The input in float64, int64 or complex128."""
+    values = mg.widened(np.ascontiguousarray(call.array(name)), call.tensor(name).dtype)
+    return values.astype(_WIDE[values.dtype.kind])
+
+
+def formula(kinds: str, compute: Callable[..., Array]) -> Formula:
+    """Of all inputs, where the first is of one of these kinds: f, i, c."""
+
+    def computed(call: OpCall) -> Array | None:
+        values = [numbers(call, name) for name in call.inputs]
+        return compute(*values) if values[0].dtype.kind in kinds else None
+
+    return computed
+
+
+def imprecise(compute: Callable[..., Array]) -> Wrong:
+    """Results of floats with too few bits of mantissa for what is preferred."""
+
+    def shortest(bits: int, *preferences: int) -> Formula:
+        short = formula("f", lambda *values: shortened(compute(*values), bits))
+        return lambda call: short(call) if call.param("prefer") in preferences else None
+
+    return {
+        "floats are computed with 11 bits": shortest(11, 1),
+        "floats are computed with 8 bits": shortest(8, 1, 2),
+        "the estimate of 12 bits is not improved": shortest(12, 1),
+        "FAST is computed with 4 bits": shortest(4, 0),
+    }
+
+
+def element_suspects(output: str, wrong: Wrong) -> dict[str, suspects.Suspect]:
+    """What the operator suspects."""
+
+    def outputs(compute: Formula, call: OpCall) -> Mapping[str, Array]:
+        with np.errstate(all="ignore"):
+            values = compute(call)
+            return {} if values is None else {output: mg.narrowed(np.asarray(values), call.tensor(output).dtype)}
+
+    return {words: partial(outputs, compute) for words, compute in wrong.items()}
+
+
+def _places(arg: mg.TensorArg, strides: Strides | None) -> Any:
+    """Where the elements are by these strides."""
+    if strides is None:
+        return np.arange(arg.desc.count).reshape(arg.dims)
+    return np.tensordot(strides, np.indices(arg.dims), 1)
+
+
+def _buffer(arg: mg.TensorArg) -> Array:
+    assert arg.array is not None
+    return as_strided(arg.array, (arg.desc.extent,), (arg.array.itemsize,))
+
+
+# Name, words, and the strides that are taken instead, given the tensor and another one; None stands for none.
+_WRONG_STRIDES: Final[tuple[tuple[str, str, Callable[[mg.TensorArg, mg.TensorArg], Strides | None]], ...]] = (
+    ("contiguous", "as if it were contiguous", lambda *_: None),
+    ("reversed_strides", "by its strides in reverse", lambda arg, _: arg.strides and arg.strides[::-1]),
+    ("strides_of_other", "by the strides of the other tensor", lambda _, other: other.strides),
+    ("stride_in_bytes", "as if strides counted bytes",
+     lambda arg, _: arg.strides and tuple(stride // arg.dtype.itemsize for stride in arg.strides)),
+)  # fmt: skip
+
+
+def _stride_mutants(operator: mg.Operator, inputs: list[str], output: str, *, alike: bool) -> tuple[mg.Mutant, ...]:
+    """Wrong ways through the tensors; where strides must be `alike`, those of the other are the same."""
+
+    def elsewhere(name: str, strides: Callable[[mg.TensorArg, mg.TensorArg], Strides | None], call: OpCall) -> Status:
+        arg, other = call.tensor(name), call.tensor(inputs[0] if name == output else output)
+        buffer = _buffer(arg)
+        places = _places(arg, strides(arg, other)) % len(buffer)
+        if name in call.inputs:
+            return operator.kernel(suspects.with_inputs(call, **{name: buffer[places]}))
+        status = operator.kernel(call)
+        buffer[places] = call.array(name).copy()
+        return status
+
+    def clear_gaps(call: OpCall) -> None:
+        arg = call.tensor(output)
+        _buffer(arg)[np.setdiff1d(np.arange(arg.desc.extent), _places(arg, arg.strides))] = 0
+
+    gaps_cleared = mistakes.spoilt("gaps_cleared", f"clears the gaps of {output}", operator.kernel, clear_gaps)
+    return (
+        *(
+            mg.Mutant(f"{tensor}_{name}", f"goes through {tensor} {words}", partial(elsewhere, tensor, strides))
+            for name, words, strides in _WRONG_STRIDES[: 2 if alike else None]
+            for tensor in (*inputs, output)
+        ),
+        *([] if alike else [gaps_cleared]),
+    )
+
+
+# What becomes of right results.
+_MOVED: Final[Mapping[str, tuple[str, Callable[[Array], Array]]]] = {
+    "shifted": ("writes every element one place too far", lambda y: np.roll(y.reshape(-1), 1)),
+    "reversed": ("writes the last element first", lambda y: y.reshape(-1)[::-1]),
+    "first_for_all": ("writes the first element everywhere", lambda y: np.full(y.size, y.reshape(-1)[0])),
+    "first_row_for_all": ("writes the first row everywhere", lambda y: np.broadcast_to(y[:1], y.shape)),
+    "columns_first": ("writes the last axis but one as the last", lambda y: y.swapaxes(-1, -2) if y.ndim > 1 else y),
+    "of_5_axes": ("reverses axes behind the fifth", lambda y: np.flip(y, tuple(range(5, y.ndim)))),
+}  # fmt: skip
+
+
+def element_mutants(operator: mg.Operator, *, alike: bool) -> tuple[mg.Mutant, ...]:
+    """What the operator suspects, elements that are lost or go to other places, and what another call finds."""
+    right, inputs, output = operator.kernel, [spec.id for spec in operator.inputs], operator.outputs[0].id
+
+    def move(change: Callable[[Array], Array], call: OpCall) -> None:
+        result = call.array(output)
+        result[...] = np.ascontiguousarray(change(np.ascontiguousarray(result))).reshape(result.shape)
+
+    return (
+        *mistakes.suspected(operator),
+        *(mistakes.spoilt(name, words, right, partial(move, change)) for name, (words, change) in _MOVED.items()),
+        *mistakes.tails_left(right, output, 0, "rows", (16, 64, 128, 1024)),
+        *mistakes.tails_left(right, output, -1, "columns", (16, 64)),
+        mistakes.part_left(right, output, 0, "rows"),
+        mistakes.left("first_left", "does not write the first row", right, output, lambda _: 0),
+        mistakes.left("last_left", "does not write the last row", right, output, lambda _: -1),
+        mistakes.left("odd_left", "does not write every other row", right, output, lambda _: slice(1, None, 2)),
+        mistakes.cached_by_shape(right),
+        mistakes.sum_goes_on(right, output),
+        mistakes.first_length_kept(right, output, 0, "rows"),
+        *(mistakes.input_cleared(right, name) for name in inputs),
+        *_stride_mutants(operator, inputs, output, alike=alike),
+    )
+
+
+# The operator.
+
 
 def element_operator(
     name: str,
@@ -55,7 +195,7 @@ def element_operator(
     prefer: int = 0,
     preferences: tuple[int, ...] = (),
     criteria: Mapping[DType, Any] = _CRITERIA,
-    reference: Callable[[OpCall], Baseline],
+    reference: Callable[[OpCall], mg.Baseline],
     exact: Callable[..., Number],
     refuse: Refuse,
     compute: Callable[[OpCall], Array],
@@ -91,7 +231,6 @@ def element_operator(
     bound = partial(preferred_bound, reference, output)
     return mg.Operator(
         name=name,
-        released_name=name,
         op_type=(name.upper(), number),
         inputs=tuple(mg.TensorSpec(one, "[*S]", tuple(results), None) for one in inputs),
         outputs=(mg.OutputSpec(output, "[*S]", {dtype: criteria[dtype] for dtype in results.values()}, None),),
@@ -112,26 +251,28 @@ def element_operator(
     )
 
 
-def rounded(output: str, compute: Callable[..., Array], call: OpCall) -> Baseline:
+def rounded(output: str, compute: Callable[..., Array], call: OpCall) -> mg.Baseline:
     """Results in float64, rounded; which NaN an operation gives differs between processors."""
     with np.errstate(all="ignore"):
         results = compute(*(numbers(call, name) for name in call.inputs))
-        return Baseline({output: narrowed(np.where(np.isnan(results), np.nan, results), call.tensor(output).dtype)})
+        return mg.Baseline(
+            {output: mg.narrowed(np.where(np.isnan(results), np.nan, results), call.tensor(output).dtype)}
+        )
 
 
-def preferred_bound(reference: Callable[[OpCall], Baseline], output: str, call: OpCall) -> Mapping[str, mg.Bound]:
+def preferred_bound(reference: Callable[[OpCall], mg.Baseline], output: str, call: OpCall) -> Mapping[str, mg.Bound]:
     """What the preference asks, before results are rounded: 16-bit ones are right float results."""
     dtype = call.tensor(output).dtype
     is_fast = (call.params or {}).get("prefer") == 0 and dtype is not DType.BFLOAT16
-    magnitudes = np.abs(widened(reference(call).outputs[output], dtype).astype(np.float64))
+    magnitudes = np.abs(mg.widened(reference(call).outputs[output], dtype).astype(np.float64))
     return {output: mg.Bound(magnitudes, afterwards=math.ceil((_FAST if is_fast else _HIGH[DType.FLOAT]) * 2**24))}
 
 
-def _elements(output: str, exact: Callable[..., Number], call: OpCall) -> Mapping[str, ExactElement]:
+def _elements(output: str, exact: Callable[..., Number], call: OpCall) -> Mapping[str, exact_numbers.ExactElement]:
     """Each element from the numbers at its place, of complex ones both parts; NaN and infinities are floats."""
-    values = [widened(call.array(name), call.tensor(name).dtype) for name in call.inputs]
+    values = [mg.widened(call.array(name), call.tensor(name).dtype) for name in call.inputs]
     parts = [part for one in values for part in ((one.real, one.imag) if one.dtype.kind == "c" else (one,))]
-    return {output: lambda *index: exact(*(fraction(part[index]) for part in parts))}
+    return {output: lambda *index: exact(*(exact_numbers.fraction(part[index]) for part in parts))}
 
 
 def exact_root(square: Fraction) -> Fraction:
@@ -141,17 +282,13 @@ def exact_root(square: Fraction) -> Fraction:
     return Fraction(root if root * root == scaled else 2 * root + 1, (1 if root * root == scaled else 2) * 2**400)
 
 
-def _tensors(call: OpCall) -> list[TensorArg]:
-    return [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-
-
 def _count(call: OpCall) -> int:
-    return _tensors(call)[0].desc.count
+    return tensors_of(call)[0].desc.count
 
 
 def _theory(call: OpCall) -> mg.Theory:
     """All tensors once, and one operation for every element."""
-    return mg.Theory(sum(arg.desc.count * arg.dtype.itemsize for arg in _tensors(call)), _count(call))
+    return mg.Theory(sum(arg.desc.count * arg.dtype.itemsize for arg in tensors_of(call)), _count(call))
 
 
 # Checks.
@@ -210,18 +347,17 @@ def unary_checks(results: Mapping[DType, DType]) -> tuple[mg.Check, ...]:
 
 def _run(output: str, refuse: Refuse, compute: Callable[[OpCall], Array], call: OpCall) -> Status:
     """Check the call, then compute."""
-    args = _tensors(call)
+    args = tensors_of(call)
     if call.handle is None or len(args) <= len(call.inputs):
         return Status.BAD_PARAM
-    for is_broken, status in refuse(call, args, call.handle.arch < 590):
-        if is_broken:
-            return status
+    if (refused := first_status(refuse(call, args, call.handle.arch < 590))) is not None:
+        return refused
     with np.errstate(all="ignore"):
         call.array(output)[...] = compute(call)
     return Status.SUCCESS
 
 
-def refuse_unary(results: Mapping[DType, DType], _: OpCall, args: list[TensorArg], is_old: bool) -> Refusals:
+def refuse_unary(results: Mapping[DType, DType], _: OpCall, args: list[mg.TensorArg], is_old: bool) -> Refusals:
     """What a kernel of x → y refuses that takes any strides."""
     x, y = args
     yield results.get(x.dtype) is not y.dtype or (is_old and x.dtype is DType.BFLOAT16), Status.BAD_PARAM
@@ -232,13 +368,13 @@ def refuse_unary(results: Mapping[DType, DType], _: OpCall, args: list[TensorArg
     yield from refuse_late(args, is_old=is_old)
 
 
-def refuse_late(args: list[TensorArg], *, is_old: bool) -> Refusals:
+def refuse_late(args: list[mg.TensorArg], *, is_old: bool) -> Refusals:
     """What is too far apart, and pointers."""
     yield is_old and any(arg.desc.is_strided and arg.desc.extent >= 1 << 31 for arg in args), Status.NOT_SUPPORTED
     yield any(arg.null for arg in args), Status.BAD_PARAM
 
 
-def unlike_strides(args: list[TensorArg]) -> tuple[bool, Status]:
+def unlike_strides(args: list[mg.TensorArg]) -> tuple[bool, Status]:
     """Not all tensors are strided in one way that leaves no gaps; axes of length 1 are strided in no way."""
     steps, follows = [arg.desc.steps for arg in args], 1
     for stride, length in sorted(steps[0]):
@@ -265,9 +401,9 @@ class Domain(NamedTuple):
 
     def ends(self, dtype: DType) -> Array:
         """The least and the largest number inside, and their neighbours inside."""
-        ends = narrowed(np.array([self.least, self.most]), dtype).view(dtype.bits).astype(np.int64)
+        ends = mg.narrowed(np.array([self.least, self.most]), dtype).view(dtype.bits).astype(np.int64)
         beside = (ends[:, None] + np.arange(-1, 3)).astype(dtype.bits).view(dtype.storage).reshape(-1)
-        return beside[self.holds(widened(beside, dtype))]
+        return beside[self.holds(mg.widened(beside, dtype))]
 
 
 def sign_of(dtype: DType) -> Any:
@@ -283,7 +419,7 @@ def without_sign(values: Array, dtype: DType) -> Array:
 
 def mantissa_ends(dtype: DType) -> Array:
     """±1, ±(1 + ulp), ±(2 − ulp) and 3 in three neighbouring binades: even and odd exponents."""
-    one, two = (int(bits) for bits in narrowed(np.array([1.0, 2.0]), dtype).view(dtype.bits))
+    one, two = (int(bits) for bits in mg.narrowed(np.array([1.0, 2.0]), dtype).view(dtype.bits))
     bits = np.array([one, one + 1, two - 1, one + 3 * (two - one) // 2])
     unsigned = np.concatenate([bits + shift * (two - one) for shift in (-1, 0, 1)]).astype(dtype.bits)
     return np.concatenate([unsigned, unsigned | sign_of(dtype)]).view(dtype.storage)
@@ -293,7 +429,7 @@ def plain_patterns(dtype: DType) -> Array:
     """Every number of 16 bits but for NaN that mark unwritten memory once an operation has made them quiet."""
     bits = np.arange(1 << 16, dtype=np.uint16)
     every: Array = bits.view(dtype.storage)
-    plain: Array = every[(bits & 0xFF != dtype.poison[0]) | ~np.isnan(widened(every, dtype))]
+    plain: Array = every[(bits & 0xFF != dtype.poison[0]) | ~np.isnan(mg.widened(every, dtype))]
     return plain
 
 
@@ -304,14 +440,14 @@ def _lose_element(first: str, call: OpCall, index: int) -> Mapping[str, Array]:
     return {first: values}
 
 
-def _reduction(inputs: tuple[str, ...], output: str, axis: int) -> Reduction:
+def _reduction(inputs: tuple[str, ...], output: str, axis: int) -> reductions.Reduction:
     """That axis becomes shorter, in all tensors alike."""
 
     def without(call: OpCall, start: int, stop: int) -> mg.RecipeOutput:
         left = {name: np.delete(call.array(name), slice(start, stop), axis) for name in inputs}
-        return changed(call, left, outputs={output: left[inputs[0]].shape})
+        return reductions.changed(call, left, outputs={output: left[inputs[0]].shape})
 
-    return Reduction(lambda call: (*call.tensor(output).dims, *[0] * MOST_AXES)[axis], without)
+    return reductions.Reduction(lambda call: (*call.tensor(output).dims, *[0] * MOST_AXES)[axis], without)
 
 
 def _shapes_space(
@@ -334,7 +470,7 @@ def _shapes_space(
 
     def defined(call: OpCall) -> bool:
         # Nobody says what strides of no elements are.
-        return is_defined(call) and not any(arg.desc.is_empty and arg.strides for arg in _tensors(call))
+        return is_defined(call) and not any(arg.desc.is_empty and arg.strides for arg in tensors_of(call))
 
     axes: dict[str, Sizes | Choice] = {
         "dtype": Choice(tuple(dtype.value for dtype in values)),

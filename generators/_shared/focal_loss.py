@@ -13,13 +13,12 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 
 import mluops_gtest.authoring as mg
-from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, narrowed
+from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, exact_numbers, left_open, narrowed
 from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
-from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 
-from .elementwise import PREFERENCE, Refusals
+from .elementwise import PREFERENCE
+from .refusals import Refusals, first_status, tensors_of
 
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 FAST: Final = 0
@@ -151,7 +150,6 @@ class Focal(NamedTuple):
         weight = mg.TensorSpec("weight", "[C]", FLOATS, None, optional=True)
         return mg.Operator(
             name=name,
-            released_name=name,
             op_type=(name.upper(), self.number),
             # Nobody looks at layouts. §1.4: C, where there is no weight, stands for no class.
             inputs=(mg.TensorSpec("input", "[N, C]", FLOATS, None), target, weight),
@@ -163,7 +161,7 @@ class Focal(NamedTuple):
             bound=self.bound,
             accepted_faults={f"{self.output}: one ulp": "exponentials, logarithms and powers err by more"},
             precondition=precondition,
-            left_open={"undefined": find_undefined, "subnormal": find_subnormal},
+            left_open={"undefined": find_undefined, "subnormal": left_open.find_subnormal},
             theory=self.theory,
             # weight_desc and weight are null where there is no weight.
             c_api=c_function(f"mluOp{function}", arguments=(HANDLE, *order, *tensor(self.output))),
@@ -178,9 +176,8 @@ class Focal(NamedTuple):
     def theory(self, call: OpCall) -> mg.Theory:
         """All tensors once, the operations, and a product more where there is a weight."""
         (rows, columns), (per_element, per_row) = call.tensor("input").dims, self.ops
-        tensors = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
         ops = (per_element + has_weight(call)) * rows * columns + per_row * rows
-        return mg.Theory(sum(arg.desc.nbytes for arg in tensors), ops)
+        return mg.Theory(sum(arg.desc.nbytes for arg in tensors_of(call)), ops)
 
     def reference(self, call: OpCall) -> mg.Baseline:
         """The formula in real arithmetic whatever prefer says, rounded once, so that every machine has its bits."""
@@ -202,13 +199,13 @@ class Focal(NamedTuple):
 
         return mg.Baseline({self.output: _fill(np.empty(call.tensor(self.output).dims, dtype.storage), compute)})
 
-    def elements(self, call: OpCall) -> Mapping[str, ExactElement]:
+    def elements(self, call: OpCall) -> Mapping[str, exact_numbers.ExactElement]:
         """The document's formula with 60 digits."""
         x, target = call.arrays("input", "target")
         alpha, gamma = (Decimal(float(np.float32(call.param(name)))) for name in ("alpha", "gamma"))
 
         def one(row: int, column: int) -> Fraction | float:
-            factor = fraction(call.array("weight")[target[row]]) if has_weight(call) else Fraction(1)
+            factor = exact_numbers.fraction(call.array("weight")[target[row]]) if has_weight(call) else Fraction(1)
             if not (np.isfinite(x[row, column]) and isinstance(factor, Fraction)):
                 return math.nan
             with localcontext() as context:
@@ -303,9 +300,8 @@ def _run(output: str, refuse: Refuse, compute: Compute, call: OpCall) -> Status:
     if call.handle is None or x is None or target is None or out is None:
         return Status.BAD_PARAM
     weights = [weight] if weight is not None and weight.desc.count else []
-    for is_broken, status in refuse(call, (x, target, out), weights):
-        if is_broken:
-            return status
+    if (refused := first_status(refuse(call, (x, target, out), weights))) is not None:
+        return refused
     alpha, gamma = (np.float32(call.param(name)) for name in ("alpha", "gamma"))
 
     def of_rows(rows: slice) -> Array:

@@ -3,7 +3,6 @@
 What S, E, K and H are, and where samples go, is in moe_routing.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,15 +12,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 import mluops_gtest.authoring as mg
-from mluops_gtest.authoring import Array, DType, Mutant, OpCall, Operator, Status, mistakes
-from mluops_gtest.authoring.c_api import c_function
-from mluops_gtest.authoring.left_open import find_subnormal
-from mluops_gtest.authoring.narrowing import wrapped
+from mluops_gtest.authoring import Array, DType, Mutant, OpCall, Operator, Status, c_api, left_open, mistakes, narrowing
 from mluops_gtest.authoring.roundings import flushed
 from mluops_gtest.authoring.suspects import Suspect, misread
 
 from .interpolation import shortened
 from .moe_routing import FIELDS, ROWS, Operands, Routing, dims_of, routed, slots_read
+from .refusals import Refusals, first_status, tensors_of
 
 # In the order of files.
 _INPUTS: Final = ("gates", "indices", "locations", "input", "dispatch")
@@ -83,14 +80,13 @@ def moe_operator(
     held = [declared("dispatch_before", output)] if output == "dispatch" else []
     common = {
         "axes": {"samples": mg.axis("samples", of="indices"), "hidden": mg.axis("hidden", of=inputs[-1])},
-        "c_api": c_function(f"mluOp{title}"),
+        "c_api": c_api.c_function(f"mluOp{title}"),
         "bound": bound,
         "recipes": operands.recipes,
         "space": operands.space(),
     }
     operator = Operator(
         name=name,
-        released_name=name,
         op_type=(name.upper(), numbers[0]),
         inputs=(*map(declared, inputs), *held),
         outputs=(mg.OutputSpec(output, shape(output), {DType.FLOAT: criteria}, None, kept=kept),),
@@ -98,7 +94,7 @@ def moe_operator(
         reference=reference,
         theory=theory,
         suspects={words: as_output(write) for words, write in {**_suspects(operands, answer), **suspects}.items()},
-        left_open={"subnormal": find_subnormal},
+        left_open={"subnormal": left_open.find_subnormal},
         **{**common, **own},
     )
 
@@ -118,24 +114,20 @@ def never_large(*of_samples: str) -> dict[str, str]:
 
 def refusal(call: OpCall, *, fits: bool = False) -> Status | None:
     """What a kernel answers without a look at elements and pointers; `fits`: no more samples than slots."""
-    if call.handle is None:
-        return Status.BAD_PARAM
-    if call.handle.arch < 370:
-        return Status.ARCH_MISMATCH
-    params, args = {name: call.param(name) for name in FIELDS}, []
-    for name, arg in {**call.inputs, **call.outputs}.items():
-        if arg is None or arg.dims != dims_of(name, params):
-            return Status.BAD_PARAM
-        if arg.dtype is not (DType.INT32 if name in ("indices", "locations") else DType.FLOAT):
-            return Status.BAD_PARAM
-        args.append(arg)
-    if min(params.values()) < 0:
-        return Status.BAD_PARAM
-    if any(arg.desc.is_strided for arg in args):
-        return Status.NOT_SUPPORTED
-    if fits and params["samples"] > params["num_experts"] * params["capacity"]:
-        return Status.BAD_PARAM
-    return Status.NOT_SUPPORTED if any(arg.desc.is_large for arg in args) else None
+    return first_status(_refusals(call, fits=fits))
+
+
+def _refusals(call: OpCall, *, fits: bool) -> Refusals:
+    params, args = {name: call.param(name) for name in FIELDS}, tensors_of(call)
+    yield call.handle is None, Status.BAD_PARAM
+    yield call.handle is not None and call.handle.arch < 370, Status.ARCH_MISMATCH
+    names = (*call.inputs, *call.outputs)
+    yield [arg.dims for arg in args] != [dims_of(name, params) for name in names], Status.BAD_PARAM
+    types = [DType.INT32 if name in ("indices", "locations") else DType.FLOAT for name in names]
+    yield [arg.dtype for arg in args] != types or min(params.values()) < 0, Status.BAD_PARAM
+    yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
+    yield fits and params["samples"] > params["num_experts"] * params["capacity"], Status.BAD_PARAM
+    yield any(arg.desc.is_large for arg in args), Status.NOT_SUPPORTED
 
 
 # Mistakes about where samples go.
@@ -184,7 +176,7 @@ _ROUTES: Final[dict[str, Callable[[_Entries], Array]]] = {
     "the slot is locations · E + indices": lambda c: c.within(c.place * c.e + c.expert),
     "the slot is indices · H + locations": lambda c: c.within(c.expert * c.h + c.place),
     "the slot is locations alone": lambda c: c.within(c.place),
-    "slots have 8 bits": lambda c: c.within(wrapped(8)(c.slots)),
+    "slots have 8 bits": lambda c: c.within(narrowing.wrapped(8)(c.slots)),
     "samples that are not routed go to row 0": lambda c: np.maximum(c.within(c.slots), 0),
     "both are clipped to their ranges": lambda c: np.clip(c.expert, 0, c.e - 1) * c.k + np.clip(c.place, 0, c.k - 1),
     "slots are taken modulo E · K": lambda c: c.slots % max(1, c.e * c.k),
@@ -269,8 +261,7 @@ def _mutants(operator: Operator, answer: Answer, operands: Operands) -> Iterator
     """Suspects, what is multiplied, lost and left, what another call finds."""
     right, output = operator.kernel, operands.output
     rows = "slots" if output == "dispatch" else "samples"
-    names = {re.sub(r"\W+", "_", words.lower()).strip("_"): words for words in operator.suspects}
-    yield from mistakes.suspected(operator, names)
+    yield from mistakes.suspected(operator)
 
     def narrowed(bits: int, call: OpCall) -> Array:
         return answer(misread(**dict.fromkeys(operands.both, partial(shortened, bits=bits)))(call), routed(call))

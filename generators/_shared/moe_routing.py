@@ -271,10 +271,7 @@ class Operands:
 
         return Space(
             axes={
-                "samples": Sizes(1, 2049),
-                "capacity": Sizes(1, 1025),
-                "hidden": Sizes(1, 257),
-                "num_experts": Sizes(1, 9),
+                **{name: Sizes(1, most) for name, most in zip(FIELDS, (2049, 1025, 257, 9), strict=True)},
                 "where": Choice(get_args(Where)),
                 "gates": Choice(get_args(Gates) if "gates" in self.both else ("drawn",)),
                 "what": Choice((*kinds, *_SPECIAL, *others)),

@@ -12,14 +12,12 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 
 import mluops_gtest.authoring as mg
-from mluops_gtest.authoring import Array, Draw, DType, Layout, OpCall, Operator, Status, checks, mistakes
+from mluops_gtest.authoring import Array, DType, Layout, OpCall, Status, checks, copy_of, mistakes, space, suspects
 from mluops_gtest.authoring.c_api import HANDLE, c_function, scalar, tensor
-from mluops_gtest.authoring.copy_of import CopyOf, define_copies, wrong_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
-from mluops_gtest.authoring.suspects import Suspect
 
 from .bit_patterns import KINDS, BitPatterns
+from .refusals import Refusals, first_status, tensors_of
 
 Values = Literal["full", "wide", "any_bits", "denormal", "nan", "inf", "nan_inf", "nan_only"]
 COLLECT: Final = 0
@@ -94,26 +92,24 @@ def _whole(at: Array, offset: Array, mask: int, length: int) -> Array:
     return np.where((first >= 0) & (first + mask <= length), first + offset, -1)
 
 
-_SUMMED: Final = "pixels that share a cell are summed"
-# Name of the mutant, words of the suspect, what is read.
-_READINGS: Final[tuple[tuple[str, str, Reading], ...]] = (
-    ("modes_exchanged", "COLLECT and DISTRIBUTE are exchanged", Reading(psa_type=lambda mode: DISTRIBUTE - mode)),
-    ("collect_alone", "every call is COLLECT", Reading(psa_type=lambda _: COLLECT)),
-    ("mask_channels_transposed", "masks have channels j·h_mask + i", Reading(channel=lambda i, j, n: j * n.h_mask + i)),
-    ("map_channels_transposed", "maps have channels b·H + a", Reading(cell=lambda a, b, n: b * n.height + a)),
-    ("map_rows_of_height", "maps have channels a·H + b", Reading(cell=lambda a, b, n: a * n.height + b)),
-    ("pixels_transposed", "pixels of maps are transposed", Reading(pixel=lambda h, w, n: w * n.height + h)),
-    ("centre_rounded_down", "the centre is mask / 2", Reading(lambda at, offset, mask, _: at + offset - mask // 2)),
-    ("centre_rounded_up", "the centre is (mask + 1) / 2", Reading(lambda at, o, mask, _: at + o - (mask + 1) // 2)),
-    ("mirrored", "masks are mirrored", Reading(lambda at, offset, mask, _: at - offset + (mask - 1) // 2)),
-    ("clipped_not_shifted", "masks are counted from the clipped corner", Reading(_clipped)),
-    ("whole_windows_alone", "windows that leave the image are left out", Reading(_whole)),
-    ("cyclic", "windows come back at the other side", Reading(lambda at, o, mask, n: centred(at, o, mask, n) % n)),
-    ("mask_lengths_exchanged", "h_mask and w_mask are exchanged",
-     Reading(lengths=lambda n: n._replace(h_mask=n.w_mask, w_mask=n.h_mask))),
-    ("masks_nchw", "masks are read as NCHW", Reading(masks_are_channels_first=True)),
-    ("scattered_as_gathered", "channels of masks and maps are exchanged", Reading(is_exchanged=True)),
-)  # fmt: skip
+# By words what is read.
+_READINGS: Final[Mapping[str, Reading]] = {
+    "COLLECT and DISTRIBUTE are exchanged": Reading(psa_type=lambda mode: DISTRIBUTE - mode),
+    "every call is COLLECT": Reading(psa_type=lambda _: COLLECT),
+    "masks have channels j·h_mask + i": Reading(channel=lambda i, j, n: j * n.h_mask + i),
+    "maps have channels b·H + a": Reading(cell=lambda a, b, n: b * n.height + a),
+    "maps have channels a·H + b": Reading(cell=lambda a, b, n: a * n.height + b),
+    "pixels of maps are transposed": Reading(pixel=lambda h, w, n: w * n.height + h),
+    "the centre is mask / 2": Reading(lambda at, offset, mask, _: at + offset - mask // 2),
+    "the centre is (mask + 1) / 2": Reading(lambda at, o, mask, _: at + o - (mask + 1) // 2),
+    "masks are mirrored": Reading(lambda at, offset, mask, _: at - offset + (mask - 1) // 2),
+    "masks are counted from the clipped corner": Reading(_clipped),
+    "windows that leave the image are left out": Reading(_whole),
+    "windows come back at the other side": Reading(lambda at, o, mask, n: centred(at, o, mask, n) % n),
+    "h_mask and w_mask are exchanged": Reading(lengths=lambda n: n._replace(h_mask=n.w_mask, w_mask=n.h_mask)),
+    "masks are read as NCHW": Reading(masks_are_channels_first=True),
+    "channels of masks and maps are exchanged": Reading(is_exchanged=True),
+}
 
 
 def _up(count: int, multiple: int) -> int:
@@ -137,7 +133,7 @@ class Psamask:
     def output(self) -> str:
         return self.maps if self.is_forward else self.masks
 
-    def operator(self, summary: str) -> Operator:
+    def operator(self, summary: str) -> mg.Operator:
         """Forward or backward."""
         direction, number = ("forward", 134658) if self.is_forward else ("backward", 134659)
         name, title = f"psamask_{direction}", f"Psamask{direction.capitalize()}"
@@ -147,9 +143,8 @@ class Psamask:
         # psa_type comes before the tensors, though it is the last field of files.
         arguments = (*scalar("psa_type"), *tensor(self.fed), *scalar("h_mask", "w_mask"), *tensor(self.output))
         both = (self.output, self.fed)
-        operator = Operator(
+        operator = mg.Operator(
             name=name,
-            released_name=name,
             op_type=(name.upper(), number),
             summary=summary,
             # mmcv's tensors are NCHW: the same numbers, with the channels moved.
@@ -177,19 +172,21 @@ class Psamask:
                 # Of backward's dx, where dy has elements: all is asked for, and there is nothing to write.
                 *(() if self.is_forward else (checks.empty(self.output, doc="§1.1"),)),
             ),
-            definition=define_copies(self.output, self.copies, row="image"),
+            definition=copy_of.define_copies(self.output, self.copies, row="image"),
             theory=self.theory,
             kernel=self.kernel,
             precondition=self.precondition,
-            suspects={**{words: self._as_read(one) for _, words, one in _READINGS}, _SUMMED: self._summed},
+            suspects={
+                **{words: self._as_read(one) for words, one in _READINGS.items()},
+                "pixels that share a cell are summed": self._summed,
+            },
             recipes={"laid": self.laid},
             space=self._space(),
             c_api=c_function(f"mluOp{title}", arguments=(HANDLE, *arguments)),
             exact=self.elements,
             torch_kernel=self.torch_kernel,
         )
-        mutants = {**{one: words for one, words, _ in _READINGS}, "cells_summed": _SUMMED}
-        return replace(operator, mutants=(*mistakes.suspected(operator, mutants), *self._mutants()))
+        return replace(operator, mutants=(*mistakes.suspected(operator), *self._mutants()))
 
     def _sizes(self) -> Mapping[str, mg.SizedAxis]:
         """The lengths of masks: no axis is one of them alone."""
@@ -235,13 +232,13 @@ class Psamask:
         masks, maps = meeting(self.lengths(call), call.param("psa_type"), reading)
         return (masks, maps) if self.is_forward else (maps, masks)
 
-    def copies(self, call: OpCall, reading: Reading = RIGHT) -> CopyOf:
+    def copies(self, call: OpCall, reading: Reading = RIGHT) -> copy_of.CopyOf:
         """Of each image; +0 where masks and map do not meet."""
         source, target = self._places(call, reading)
         values, dims = call.array(self.fed), call.tensor(self.output).dims
         places = np.full(dims[1] * dims[2] * dims[3], -1)
         places[target] = source
-        return CopyOf(values.reshape(len(values), -1), places, dims)
+        return copy_of.CopyOf(values.reshape(len(values), -1), places, dims)
 
     def theory(self, call: OpCall) -> mg.Theory:
         """What is copied, and all that is written; no operation."""
@@ -275,9 +272,8 @@ class Psamask:
 
     def kernel(self, call: OpCall) -> Status:
         """Check the call, then copy the rectangle of every pixel."""
-        refused = self._refusal(call)
-        if refused is not None:
-            return refused
+        if (early := first_status(self._refusals(call))) is not None:
+            return early
         images, height, width, _ = call.tensor(self.masks).dims
         call.array(self.output)[...] = 0
         h_mask, w_mask = call.param("h_mask"), call.param("w_mask")
@@ -295,33 +291,24 @@ class Psamask:
                 of_masks[...] = of_maps
         return Status.SUCCESS
 
-    def _refusal(self, call: OpCall) -> Status | None:
-        given, result = call.inputs[self.fed], call.outputs[self.output]
-        if call.handle is None or given is None or result is None:
-            return Status.BAD_PARAM
-        for argument in (given, result):
-            if len(argument.dims) != 4 or argument.layout is not Layout.NHWC or argument.dtype is not DType.FLOAT:
-                return Status.BAD_PARAM
-        if given.dims[:3] != result.dims[:3]:
-            return Status.BAD_PARAM
-        masks, maps = (given, result) if self.is_forward else (result, given)
+    def _refusals(self, call: OpCall) -> Refusals:
+        args = tensors_of(call)
+        yield call.handle is None or [len(arg.dims) for arg in args] != [4, 4], Status.BAD_PARAM
+        yield any(arg.layout is not Layout.NHWC or arg.dtype is not DType.FLOAT for arg in args), Status.BAD_PARAM
+        masks, maps = args if self.is_forward else args[::-1]
         _, height, width, channels = masks.dims
-        if channels != call.param("h_mask") * call.param("w_mask") or maps.dims[3] != height * width:
-            return Status.BAD_PARAM
-        if any(one.desc.is_strided or one.desc.count > (1 << 31) - 1 for one in (given, result)):
-            return Status.BAD_PARAM
-        if 0 in given.dims:
-            return Status.SUCCESS
-        if given.null or result.null:
-            return Status.BAD_PARAM
+        yield masks.dims[:3] != maps.dims[:3] or maps.dims[3] != height * width, Status.BAD_PARAM
+        yield channels != call.param("h_mask") * call.param("w_mask"), Status.BAD_PARAM
+        yield any(arg.desc.is_strided or arg.desc.count > (1 << 31) - 1 for arg in args), Status.BAD_PARAM
+        yield 0 in args[0].dims, Status.SUCCESS
+        yield any(arg.null for arg in args), Status.BAD_PARAM
         # §3.2.3's h_limit and w_limit; what w_limit counts comes in sixteens.
-        floats, number = call.handle.nram_bytes >> 2, 2 if call.param("psa_type") == DISTRIBUTE else 1
+        floats, number = (call.handle.nram_bytes if call.handle else 0) >> 2, 1 + (call.param("psa_type") == DISTRIBUTE)
         padded = (height * width + 15) & ~15
         h_limit = floats // (((width * channels + 31) & ~31) + ((width + 15) & ~15) * padded * number)
         w_limit = floats // (((channels + 31) & ~31) + ((padded + 31) & ~31) * number) & ~15
-        if h_limit < 1 and w_limit < 1:
-            return Status.NOT_SUPPORTED
-        return Status.SUCCESS if channels == 0 else None
+        yield h_limit < 1 and w_limit < 1, Status.NOT_SUPPORTED
+        yield channels == 0, Status.SUCCESS
 
     # With torch: one gather along the channels by the index that each has in the other tensor.
 
@@ -355,7 +342,7 @@ class Psamask:
 
     # Mistakes.
 
-    def _as_read(self, reading: Reading) -> Suspect:
+    def _as_read(self, reading: Reading) -> suspects.Suspect:
         return lambda call: {self.output: self.copies(call, reading).copied()}
 
     def _summed(self, call: OpCall) -> Mapping[str, Array]:
@@ -398,7 +385,7 @@ class Psamask:
             return lambda _: (*(slice(None),) * axis, slice(-1, None))
 
         return (
-            *wrong_copies(output, self.copies, row="image"),
+            *copy_of.wrong_copies(output, self.copies, row="image"),
             mistakes.spoilt("idle_times_0", "multiplies what meets nothing with 0", right, times_0),
             *(
                 mistakes.left(f"clears_first_{what}", f"clears the first {what} alone", right, output, behind_first(at))
@@ -423,7 +410,7 @@ class Psamask:
 
     def laid(
         self,
-        draw: Draw,
+        draw: mg.Draw,
         params: mg.Params,
         _: DType,
         *,
@@ -447,23 +434,23 @@ class Psamask:
             fed.reshape(batches, -1)[:, unused] = np.float32(np.nan)
         return mg.RecipeOutput({self.fed: fed}, complete, outputs={self.output: (batches, height, width, made)})
 
-    def _space(self) -> Space:
+    def _space(self) -> space.Space:
         params, data = ("h_mask", "w_mask", "psa_type"), ("batches", "height", "width", "values")
 
-        def draw(at: Mapping[str, Any]) -> Drawn | None:
+        def draw(at: Mapping[str, Any]) -> space.Drawn | None:
             pairs = ((at["h_mask"], at["height"]), (at["w_mask"], at["width"]))
             # Forward uses all of 1 × 1 masks alone, backward all of a map that every mask covers.
             has_idle = any(mask > 1 if self.is_forward else (mask - 1) // 2 < length - 1 for mask, length in pairs)
             args = {**{name: at[name] for name in data}, "idle": at["idle"] if has_idle else "values"}
-            return Drawn("laid", {name: at[name] for name in params}, args)
+            return space.Drawn("laid", {name: at[name] for name in params}, args)
 
-        return Space(
+        return space.Space(
             axes={
-                "psa_type": Choice((COLLECT, DISTRIBUTE)),
-                **dict.fromkeys(("batches", "height", "width"), Sizes(1, 65)),
-                **dict.fromkeys(("h_mask", "w_mask"), Sizes(1, 129)),
-                "values": Choice(get_args(Values)),
-                "idle": Choice(("values", "nan")),
+                "psa_type": space.Choice((COLLECT, DISTRIBUTE)),
+                **dict.fromkeys(("batches", "height", "width"), space.Sizes(1, 65)),
+                **dict.fromkeys(("h_mask", "w_mask"), space.Sizes(1, 129)),
+                "values": space.Choice(get_args(Values)),
+                "idle": space.Choice(("values", "nan")),
             },
             draw=draw,
             elements=lambda at: (

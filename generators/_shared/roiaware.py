@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-import mluops_gtest.authoring as gtest
-from mluops_gtest.authoring import Array, DType, OpCall, Operator, ParamField, Status, checks
-from mluops_gtest.authoring.sum_of_terms import SumOfTerms
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, DType, OpCall, Operator, ParamField, Status, checks, sum_of_terms
 from mluops_gtest.authoring.sums import assert_conditioned
 
 from .boxes import BoxTest, blocks, is_on_lattice, local
+from .refusals import Refusals, tensors_of
 
 MAX, AVERAGE = 0, 1
 GRID: Final = ("out_x", "out_y", "out_z")
@@ -24,7 +24,7 @@ CELLS: Final = "boxes_num, out_x, out_y, out_z"
 LISTS, OF_CHANNELS = f"[{CELLS}, max_pts_each_voxel]", f"[{CELLS}, channels]"
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 # §1.5.1 asks for ten times the error of a GPU.
-CRITERIA: Final = {DType.FLOAT: gtest.diff1_and_diff2(1e-5), DType.HALF: gtest.diff1_and_diff2(3e-3)}
+CRITERIA: Final = {DType.FLOAT: mg.diff1_and_diff2(1e-5), DType.HALF: mg.diff1_and_diff2(3e-3)}
 # Gives of coordinates in cells and the grid the number of the cell in its box.
 Place = Callable[[Array, Array], Array]
 # How far the cell of a point may be off: so much of what the local coordinate adds up, and of the number of cells.
@@ -36,29 +36,29 @@ _ROOM: Final = {DType.FLOAT: 4.0, DType.HALF: 1.5}
 _TESTED: Final = 1 << 20
 
 
-def roiaware_params(direction: str, number: int, *names: str) -> gtest.ParamMessage:
+def roiaware_params(direction: str, number: int, *names: str) -> mg.ParamMessage:
     """pool_method and these, none of which is less than 1; K is 128 where nothing is said."""
     others = (
         ParamField(name, n, least=1, default=128 if name == "max_pts_each_voxel" else 0)
         for n, name in enumerate(names, 2)
     )
     fields = (ParamField("pool_method", 1, default=0, allowed=(MAX, AVERAGE)), *others)
-    return gtest.ParamMessage(
+    return mg.ParamMessage(
         f"roiaware_pool3d_{direction}_param", number, f"RoiawarePool3d{direction.title()}Param", fields
     )
 
 
-def limit(name: str, holds: Callable[[OpCall], bool], message: str) -> gtest.Check:
+def limit(name: str, holds: Callable[[OpCall], bool], message: str) -> mg.Check:
     """A check of the library alone."""
     return checks.require(name, holds, message, "released", Status.NOT_SUPPORTED)
 
 
-def at_most(param: str, most: int) -> gtest.Check:
+def at_most(param: str, most: int) -> mg.Check:
     """The library's limit of a parameter."""
     return limit(f"{param}_limit", lambda call: call.param(param) <= most, f"{param} must be at most {most}")
 
 
-def kernel_refusal(operator: Operator, call: OpCall, most: int, late: str = "", **lengths: int) -> Status | None:
+def kernel_refusals(operator: Operator, call: OpCall, most: int, late: str = "", **lengths: int) -> Refusals:
     """What a kernel answers to tensors that do not have the declared shapes and types, and beyond its limits.
 
     `lengths` are those of symbols that are no parameter; `late` is asked behind the others, and of the maximum alone.
@@ -72,25 +72,18 @@ def kernel_refusal(operator: Operator, call: OpCall, most: int, late: str = "", 
         dims = tuple(int(sizes.get(axis, axis)) for axis in spec.shape.strip("[]").split(", "))
         return arg is not None and arg.dims == dims and arg.dtype in spec.dtypes
 
-    given = [arg for arg in tensors.values() if arg is not None]
-    last = tensors.get(late)
+    given, last = tensors_of(call), tensors.get(late)
     asked = [arg for arg in given if arg is not last]
     kinds = {arg.dtype for arg in asked if arg.dtype in FLOATS}
-    if call.handle is None or not all(fits(name) for name in tensors if name != late) or len(kinds) > 1:
-        return Status.BAD_PARAM
-    if method not in (0, 1) or min(sizes.values()) <= 0:
-        return Status.BAD_PARAM
-    if any(arg.desc.is_strided for arg in given) or max(sizes["boxes_num"], sizes["channels"]) > 65535:
-        return Status.NOT_SUPPORTED
-    if sizes["max_pts_each_voxel"] > most or any(arg.desc.is_large for arg in asked):
-        return Status.NOT_SUPPORTED
-    if sizes["boxes_num"] * sizes.get("pts_num", 0) > 2**31 - 1:
-        return Status.NOT_SUPPORTED
-    if (call.workspace is None and call.workspace_size > 0) or any(arg.null for arg in asked):
-        return Status.BAD_PARAM
-    if late and method == 0 and (last is None or last.null or not fits(late)):
-        return Status.BAD_PARAM
-    return Status.ARCH_MISMATCH if call.handle.arch < 370 else None
+    is_alike = all(fits(name) for name in tensors if name != late) and len(kinds) == 1
+    yield call.handle is None or not is_alike or method not in (0, 1) or min(sizes.values()) <= 0, Status.BAD_PARAM
+    yield any(arg.desc.is_strided for arg in given), Status.NOT_SUPPORTED
+    yield max(sizes["boxes_num"], sizes["channels"]) > 65535 or sizes["max_pts_each_voxel"] > most, Status.NOT_SUPPORTED
+    yield any(arg.desc.is_large for arg in asked), Status.NOT_SUPPORTED
+    yield sizes["boxes_num"] * sizes.get("pts_num", 0) > 2**31 - 1, Status.NOT_SUPPORTED
+    yield (call.workspace is None and call.workspace_size > 0) or any(arg.null for arg in asked), Status.BAD_PARAM
+    yield late != "" and method == 0 and (last is None or last.null or not fits(late)), Status.BAD_PARAM
+    yield call.handle is not None and call.handle.arch < 370, Status.ARCH_MISMATCH
 
 
 def coordinates(points: Array, boxes: Array, grid: Array) -> Array:
@@ -240,7 +233,7 @@ class Terms(NamedTuple):
         if dtype is DType.HALF and self.met.max() > _MOST_HALVES:
             raise ValueError(f"a sum of more than {_MOST_HALVES} halves may be wrong by more than the criterion")
         if len(self.places) and np.isfinite(self.values).all():
-            of = SumOfTerms(
+            of = sum_of_terms.SumOfTerms(
                 self.quotients[None, :, None], target=self.places[None, :, None], count=math.prod(self.shape)
             )
             columns = of.columns(_TESTED)
@@ -269,8 +262,8 @@ def find_entries(call: OpCall, test: BoxTest = TEST, place: Place = clamp) -> En
     """The points in all cells; `place` numbers the cells of a box, −1 is none."""
     points, boxes, grid = call.array("pts"), call.array("rois"), np.array([call.param(name) for name in GRID])
     pairs = [np.empty((0, 2), np.int64)]
-    for _, some, block in blocks(points[None], boxes[None]):
-        pairs.append(np.argwhere(test.inside(block, boxes)) + np.array((some.start, 0)))
+    for _, some, block, theirs in blocks(points[None], boxes[None]):
+        pairs.append(np.argwhere(test.inside(block, theirs)[0]) + np.array((some.start, 0)))
     point, box = np.concatenate(pairs).T
     cell = place(coordinates(points[point], boxes[box], grid), grid)
     return Entries.of(np.where(cell < 0, -1, box * int(grid.prod()) + cell), point)

@@ -215,16 +215,14 @@ def borders(
 
 _FINITE: Final = tuple(kind for kind in get_args(Features) if kind not in ("nan", "lowest", "tiny"))
 _HEADINGS: Final = (0.0, 0.5, math.pi / 4, -math.pi / 2, math.pi, 9.5, -3.0, 100.0)
+_LENGTHS: Final = {"boxes_num": 17, "pts_num": 257, "channels": 33, "max_pts_each_voxel": 33}
 
 
 def scene_axes() -> dict[str, Any]:
     """What varies in calls of both directions."""
     return {
         "pool_method": Choice((roi.MAX, roi.AVERAGE)),
-        "boxes_num": Sizes(1, 17),
-        "pts_num": Sizes(1, 257),
-        "channels": Sizes(1, 33),
-        "max_pts_each_voxel": Sizes(1, 33),
+        **{name: Sizes(1, most) for name, most in _LENGTHS.items()},
         "out_x": Choice((1, 2, 3, 5)),
         "out_y": Choice((1, 2, 4, 7)),
         "out_z": Choice((1, 2, 3, 4)),

@@ -11,16 +11,14 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 
 import mluops_gtest.authoring as mg
-from mluops_gtest.authoring import Array, Draw, DType, Mutant, OpCall, Operator, Status, axis, checks, mistakes
-from mluops_gtest.authoring.c_api import c_function
+from mluops_gtest.authoring import Array, DType, Mutant, OpCall, Status, axis, c_api, checks, mistakes, narrowing, space
 from mluops_gtest.authoring.copy_of import CopyOf, define_copies, wrong_copies
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.narrowing import NARROW
 from mluops_gtest.authoring.reductions import Reduction, changed, without_rows
-from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
 from mluops_gtest.authoring.suspects import Suspect, misread
 
 from .bit_patterns import KINDS, BitPatterns
+from .refusals import Refusals, first_status, tensors_of
 
 Values = Literal["full", "wide", "any_bits", "denormal", "nan", "inf", "nan_inf", "nan_only"]
 FLOATS: Final = (DType.FLOAT, DType.HALF)
@@ -55,32 +53,31 @@ def _along(axis_: int) -> Callable[[Array, Array, Array], Array]:
     return read
 
 
-# Name of the mutant, words of the suspect, the output by values [N, T, C, HW], shifts [N, G] and those of channels.
+# By words the output of values [N, T, C, HW], shifts [N, G] and those of channels.
 # Shifts that pass through float32 are no mistake that shows: what it rounds is larger than any T.
-_READINGS: Final[tuple[tuple[str, str, Callable[[Array, Array, Array], Array]], ...]] = (
-    ("reversed", "", lambda x, _, by: _moved(x, -by).copied()),
-    ("cyclic", "frames come back at the other end", lambda x, _, by: _moved(x, by, lambda t, n: t % n).copied()),
-    ("edge_repeated", "vacated frames repeat the edge",
-     lambda x, _, by: _moved(x, by, lambda t, n: t.clip(0, n - 1)).copied()),
-    ("not_shifted", "shifts are ignored", lambda x, *_: x),
-    ("negative_ignored", "negative shifts are ignored", lambda x, _, by: _moved(x, np.maximum(by, 0)).copied()),
-    ("all_frames_kept", "shifts by all frames leave them where they are",
-     lambda x, _, by: _moved(x, np.where(abs(by) == x.shape[1], 0, by)).copied()),
-    ("modulo_frames", "shifts are taken modulo the frames",
-     lambda x, _, by: _moved(x, np.fmod(by, x.shape[1])).copied()),
-    ("first_batch_for_all", "every batch is shifted as the first",
-     lambda x, _, by: _moved(x, np.broadcast_to(by[:1], by.shape)).copied()),
-    ("interleaved_groups", "groups are interleaved",
-     lambda x, s, _: _moved(x, s[:, np.arange(x.shape[2]) % s.shape[1]]).copied()),
-    ("groups_of_g_channels", "a group has as many channels as there are groups",
-     lambda x, s, _: _moved(x, s[:, np.minimum(np.arange(x.shape[2]) // s.shape[1], s.shape[1] - 1)]).copied()),
-    ("shifts_transposed", "shifts are read as [G, N]",
-     lambda x, s, _: _moved(x, _by_channel(s.reshape(s.shape[::-1]).T, x.shape[2])).copied()),
-    ("frames_and_channels_exchanged", "values are read as [N, C, T, HW]",
-     lambda x, s, _: _moved(x.reshape(len(x), x.shape[2], x.shape[1], -1), _by_channel(s, x.shape[1])).copied()),
-    ("along_channels", "channels are shifted instead of frames", _along(2)),
-    ("along_batches", "batches are shifted instead of frames", _along(0)),
-)  # fmt: skip
+_READINGS: Final[Mapping[str, Callable[[Array, Array, Array], Array]]] = {
+    "frames come back at the other end": lambda x, _, by: _moved(x, by, lambda t, n: t % n).copied(),
+    "vacated frames repeat the edge": lambda x, _, by: _moved(x, by, lambda t, n: t.clip(0, n - 1)).copied(),
+    "shifts are ignored": lambda x, *_: x,
+    "negative shifts are ignored": lambda x, _, by: _moved(x, np.maximum(by, 0)).copied(),
+    "shifts by all frames leave them where they are": lambda x, _, by: _moved(
+        x, np.where(abs(by) == x.shape[1], 0, by)
+    ).copied(),
+    "shifts are taken modulo the frames": lambda x, _, by: _moved(x, np.fmod(by, x.shape[1])).copied(),
+    "every batch is shifted as the first": lambda x, _, by: _moved(x, np.broadcast_to(by[:1], by.shape)).copied(),
+    "groups are interleaved": lambda x, s, _: _moved(x, s[:, np.arange(x.shape[2]) % s.shape[1]]).copied(),
+    "a group has as many channels as there are groups": lambda x, s, _: _moved(
+        x, s[:, np.minimum(np.arange(x.shape[2]) // s.shape[1], s.shape[1] - 1)]
+    ).copied(),
+    "shifts are read as [G, N]": lambda x, s, _: _moved(
+        x, _by_channel(s.reshape(s.shape[::-1]).T, x.shape[2])
+    ).copied(),
+    "values are read as [N, C, T, HW]": lambda x, s, _: _moved(
+        x.reshape(len(x), x.shape[2], x.shape[1], -1), _by_channel(s, x.shape[1])
+    ).copied(),
+    "channels are shifted instead of frames": _along(2),
+    "batches are shifted instead of frames": _along(0),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,7 @@ class TinShift:
     fed: str
     output: str
 
-    def operator(self, direction: str, number: int, *, summary: str, reversed_words: str) -> Operator:
+    def operator(self, direction: str, number: int, *, summary: str, reversed_words: str) -> mg.Operator:
         """Forward or backward; the words are those for a shift in the other direction."""
 
         def shape(call: OpCall) -> tuple[int, ...]:
@@ -99,11 +96,11 @@ class TinShift:
         def fits(call: OpCall) -> bool:
             return shape(call)[2] % shape(call)[4] == 0
 
+        readings = {reversed_words: lambda x, _, by: _moved(x, -by).copied(), **_READINGS}
         name, symbols = f"tin_shift_{direction}", {"batches": "N", "frames": "T", "channels": "C", "pixels": "HW"}
         shifts = mg.TensorSpec("shifts", "[N, G]", (DType.INT32,), None)
-        operator = Operator(
+        operator = mg.Operator(
             name=name,
-            released_name=name,
             op_type=(name.upper(), number),
             summary=summary,
             # Nobody looks at layouts. §1.4 sets no range: a shift by T and more leaves zeros.
@@ -133,16 +130,15 @@ class TinShift:
             subsumed={f"{self.output}_large": f"{self.output} has the dims of {self.fed}, which is asked first"},
             definition=define_copies(self.output, self.copies, row="clip"),
             kernel=self.kernel,
-            suspects={words or reversed_words: self._as_read(read) for _, words, read in _READINGS},
+            suspects={words: self._as_read(read) for words, read in readings.items()},
             recipes={"shifted": self.shifted},
             space=self._space(),
             reductions={"groups": self._fewer(2), "channels": self._fewer(3)},
-            c_api=c_function(f"mluOpTinShift{direction.capitalize()}"),
+            c_api=c_api.c_function(f"mluOpTinShift{direction.capitalize()}"),
             exact=self.elements,
             torch_kernel=self.torch_kernel,
         )
-        names = {one: words or reversed_words for one, words, _ in _READINGS}
-        return replace(operator, mutants=(*mistakes.suspected(operator, names), *self._mutants()))
+        return replace(operator, mutants=(*mistakes.suspected(operator), *self._mutants()))
 
     def copies(self, call: OpCall) -> CopyOf:
         """Zeros are the operator's work."""
@@ -172,9 +168,8 @@ class TinShift:
 
     def kernel(self, call: OpCall) -> Status:
         """Check the call, then copy the frames that stay of all groups with the same shift, and clear the others."""
-        refused = self._refusal(call)
-        if refused is not None:
-            return refused
+        if (early := first_status(self._refusals(call))) is not None:
+            return early
         values, result, shifts = call.arrays(self.fed, self.output, "shifts")
         batches, frames = values.shape[:2]
         # [N, G, T, elements of a group].
@@ -189,26 +184,19 @@ class TinShift:
             targets[alike] = moved
         return Status.SUCCESS
 
-    def _refusal(self, call: OpCall) -> Status | None:
-        values, shifts, result = call.inputs[self.fed], call.inputs["shifts"], call.outputs[self.output]
-        if call.handle is None or values is None or shifts is None or result is None:
-            return Status.BAD_PARAM
-        if len(values.dims) != 4 or len(shifts.dims) != 2:
-            return Status.BAD_PARAM
+    def _refusals(self, call: OpCall) -> Refusals:
+        args = tensors_of(call)
+        yield call.handle is None or [len(arg.dims) for arg in args] != [4, 2, 4], Status.BAD_PARAM
+        values, shifts, result = args
         (batches, frames, channels, pixels), groups = values.dims, shifts.dims[1]
-        if 0 in (channels, groups) or channels % groups or result.dims != values.dims or shifts.dims[0] != batches:
-            return Status.BAD_PARAM
-        if any(arg.desc.is_strided for arg in (values, shifts, result)):
-            return Status.NOT_SUPPORTED
-        if shifts.dtype is not DType.INT32 or values.dtype not in (DType.HALF, DType.FLOAT):
-            return Status.BAD_PARAM
-        if result.dtype is not values.dtype or 0 in (batches, pixels):
-            return Status.BAD_PARAM
-        if values.desc.count >= 1 << 31 or shifts.desc.count >= 1 << 31:
-            return Status.NOT_SUPPORTED
-        if frames == 0:
-            return Status.SUCCESS
-        return Status.BAD_PARAM if values.null or shifts.null or result.null else None
+        yield 0 in (channels, groups) or channels % groups != 0, Status.BAD_PARAM
+        yield result.dims != values.dims or shifts.dims[0] != batches, Status.BAD_PARAM
+        yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
+        yield shifts.dtype is not DType.INT32 or values.dtype not in (DType.HALF, DType.FLOAT), Status.BAD_PARAM
+        yield result.dtype is not values.dtype or 0 in (batches, pixels), Status.BAD_PARAM
+        yield any(arg.desc.count >= 1 << 31 for arg in args), Status.NOT_SUPPORTED
+        yield frames == 0, Status.SUCCESS
+        yield any(arg.null for arg in args), Status.BAD_PARAM
 
     # With torch: a gather along time, and zeros where it leaves it.
 
@@ -249,7 +237,7 @@ class TinShift:
         return (
             *(
                 Mutant(f"shifts_in_{name}", f"keeps shifts in {words}", by_other(narrow))
-                for name, words, narrow in NARROW
+                for name, words, narrow in narrowing.NARROW
                 if name.startswith("int")
             ),
             # −2^31 has a magnitude that no int32 holds.
@@ -277,7 +265,7 @@ class TinShift:
 
     def shifted(
         self,
-        draw: Draw,
+        draw: mg.Draw,
         params: mg.Params,
         dtype: DType,
         *,
@@ -303,23 +291,23 @@ class TinShift:
         drawn = BitPatterns(self.fed, "sorts", KINDS).drawn(draw, dtype, shape, values)
         return mg.RecipeOutput({self.fed: drawn, "shifts": by}, params, outputs={self.output: shape})
 
-    def _space(self) -> Space:
+    def _space(self) -> space.Space:
         """Every length, and shifts of all sizes."""
 
-        def draw(at: Mapping[str, Any]) -> Drawn | None:
+        def draw(at: Mapping[str, Any]) -> space.Drawn | None:
             data = {name: at[name] for name in ("batches", "frames", "pixels", "groups", "values")}
             data["channels"] = at["groups"] * at["width"]
             if at["shifts"] == "extreme":
                 data["shifts"] = (1, _SMALLEST, -1, -1 - _SMALLEST)[: at["batches"] * at["groups"]]
-            return Drawn("shifted", {}, data, at["dtype"])
+            return space.Drawn("shifted", {}, data, at["dtype"])
 
         lengths = {"batches": 65, "frames": 257, "groups": 129, "width": 65, "pixels": 1025}
-        return Space(
+        return space.Space(
             axes={
-                "dtype": Choice(tuple(one.value for one in FLOATS)),
-                **{name: Sizes(1, most) for name, most in lengths.items()},
-                "shifts": Choice(("drawn", "extreme")),
-                "values": Choice(get_args(Values)),
+                "dtype": space.Choice(tuple(one.value for one in FLOATS)),
+                **{name: space.Sizes(1, most) for name, most in lengths.items()},
+                "shifts": space.Choice(("drawn", "extreme")),
+                "values": space.Choice(get_args(Values)),
             },
             draw=draw,
             elements=lambda at: at["batches"] * (2 * at["frames"] * at["width"] * at["pixels"] + 1) * at["groups"],

@@ -1,13 +1,12 @@
 """How kernels misread boxes and test points wrongly, for suspects; every suspect is a mutant, too."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Operator, Status, mistakes
+from mluops_gtest.authoring import Array, Mutant, OpCall, Operator, Status
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
 from .boxes import BoxTest
@@ -56,11 +55,6 @@ def misread_boxes(answer: Answer, test: BoxTest, boxes: str) -> dict[str, Suspec
         suspects[f"the sides are widened by {widened:g}"] = with_test(widened=widened)
     suspects["the top and the bottom are widened by 1e-05"] = with_test(ends=lambda away, half: away <= half + 1e-5)
     return suspects
-
-
-def every_suspect(operator: Operator) -> Iterator[Mutant]:
-    """Implementations that make each mistake which the operator suspects."""
-    return mistakes.suspected(operator, {re.sub(r"\W+", "_", words.lower()): words for words in operator.suspects})
 
 
 def writes(answer: Callable[[OpCall], Mapping[str, Array]]) -> Callable[[OpCall], Status]:

@@ -7,13 +7,11 @@ from typing import Final
 import numpy as np
 
 import mluops_gtest.authoring as mg
-from mluops_gtest.authoring import Array, Baseline, DType, OpCall, mistakes
-from mluops_gtest.authoring.roundings import WRONG_COPIES, flushed
+from mluops_gtest.authoring import Array, Baseline, DType, OpCall, mistakes, roundings
 
 from .._shared import elementwise
 from .._shared.bit_patterns import KINDS, BitPatterns
-from .._shared.elementwise import Number, Shape, sign_of, without_sign
-from .._shared.wrong_elementwise import Wrong, element_mutants, formula
+from .._shared.elementwise import Number, Shape, Wrong, element_mutants, formula, sign_of, without_sign
 
 # §1.1 lists three types, §1.4 four, the header five: ruling, all of them.
 RESULTS: Final = {
@@ -78,15 +76,15 @@ WRONG: Final[Wrong] = {
     # What flushes subnormal numbers is told by the numbers themselves.
     **{
         words: formula("f", lambda x, spoil=spoil: np.abs(spoil(x.astype("<f4"))))
-        for _, words, spoil in WRONG_COPIES
-        if spoil is not flushed
+        for _, words, spoil in roundings.WRONG_COPIES
+        if spoil is not roundings.flushed
     },
 }
 
 
 def _flush(call: OpCall) -> None:
     y = call.array("y")
-    y[...] = flushed(y) if y.dtype.kind == "f" else y
+    y[...] = roundings.flushed(y) if y.dtype.kind == "f" else y
 
 
 # A sign that is kept on −0 shows with --bitwise alone, so no mutant does it.

@@ -6,14 +6,11 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-import mluops_gtest.authoring as mt
-from mluops_gtest.authoring import Array, Baseline, Draw, DType, OpCall, Params, RecipeOutput, Status, c_api, checks
-from mluops_gtest.authoring.copy_of import CopyOf, define_copies
-from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
-from mluops_gtest.authoring.suspects import Suspect, as_read, misread
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, DType, OpCall, Status, c_api, checks, copy_of, exact_numbers, space, suspects
 
 from .._shared.bit_patterns import KINDS, BitPatterns
+from .._shared.refusals import Refusals, first_status, tensors_of
 
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 ORIENTATIONS: Final = tuple(1 << power for power in range(8))
@@ -81,27 +78,27 @@ def precondition(call: OpCall) -> str | None:
     return f"rotation {wrong[0]} is no permutation of 1 … {len(places)}" if wrong.size else None
 
 
-def find_other_table(call: OpCall, _baseline: Baseline) -> str | None:
+def find_other_table(call: OpCall, _baseline: mg.Baseline) -> str | None:
     """§3.1: the operator turns by its own rule and "does not accept" another table; mmcv follows any."""
     orientations, height, _, rotations = call.tensor("indices").dims
     is_rule = np.array_equal(call.array("indices"), rotation_table(orientations, height, rotations))
     return None if is_rule else "indices are not those of the rotation rule"
 
 
-def copies(call: OpCall) -> CopyOf:
+def copies(call: OpCall) -> copy_of.CopyOf:
     """output[o·R + k, i·A + orientation]: every element a copy of the bits of input[o, i]."""
     filters, planes, *_ = call.tensor("input").dims
     table = call.array("indices")
     # indices name the target, as mmcv scatters, and count from 1: entry e of a filter goes to indices[e, k] − 1.
     entries = np.argsort(table.reshape(-1, table.shape[3]), axis=0).T
     source = np.arange(planes)[:, None] * entries.shape[1] + entries[:, None]
-    return CopyOf(call.array("input").reshape(filters, -1), source.reshape(-1), call.tensor("output").dims)
+    return copy_of.CopyOf(call.array("input").reshape(filters, -1), source.reshape(-1), call.tensor("output").dims)
 
 
-DEFINITION = define_copies("output", copies, row="filter")
+DEFINITION = copy_of.define_copies("output", copies, row="filter")
 
 
-def _planes(*axes: int) -> Suspect:
+def _planes(*axes: int) -> suspects.Suspect:
     """The leading axes of output (o, k, i, orientation) are in another order."""
 
     def outputs(call: OpCall) -> Mapping[str, Array]:
@@ -112,7 +109,7 @@ def _planes(*axes: int) -> Suspect:
     return outputs
 
 
-def _reread(change: Callable[[Array, Array, int], Array]) -> Suspect:
+def _reread(change: Callable[[Array, Array, int], Array]) -> suspects.Suspect:
     """By another table, of the rows and rotations [n, R] of its own places counted from 0, and the cells of a plane."""
 
     def read(table: Array) -> Array:
@@ -120,7 +117,7 @@ def _reread(change: Callable[[Array, Array, int], Array]) -> Suspect:
         entries = np.arange(len(places))[:, None]
         return (change(places, entries, table.shape[1] ** 2) + 1).reshape(table.shape).astype("<i4")
 
-    return as_read(DEFINITION.reference, misread(indices=read))
+    return suspects.as_read(DEFINITION.reference, suspects.misread(indices=read))
 
 
 # Mistakes that kernels make about the table and about the order of the planes.
@@ -138,7 +135,7 @@ SUSPECTS = {
 }
 
 
-def elements(call: OpCall) -> Mapping[str, ExactElement]:
+def elements(call: OpCall) -> Mapping[str, exact_numbers.ExactElement]:
     """By mmcv's scatter: the entry whose index, for this rotation, is this place."""
     filters, table = call.array("input"), call.array("indices")
     _, _, orientations, height, width = filters.shape
@@ -147,7 +144,7 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     def output(plane: int, layer: int, row: int, column: int) -> Fraction | float:
         place = (layer % orientations * height + row) * width + column
         (entry,) = np.argwhere(table[..., plane % rotations] == place + 1)
-        return fraction(filters[plane // rotations, layer // orientations][tuple(entry)])
+        return exact_numbers.fraction(filters[plane // rotations, layer // orientations][tuple(entry)])
 
     return {"output": output}
 
@@ -161,8 +158,7 @@ _TURNED_45: Final = (3, 0, 1, 6, 4, 2, 7, 8, 5)
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then write every rotation."""
-    early = _early_status(call)
-    if early is not None:
+    if (early := first_status(_refusals(call))) is not None:
         return early
     filters, output = call.array("input"), call.array("output")
     planes, orientations, height = filters.shape[1:4]
@@ -178,29 +174,22 @@ def kernel(call: OpCall) -> Status:
     return Status.SUCCESS
 
 
-def _early_status(call: OpCall) -> Status | None:
-    """The status of a call that is refused; None where it must be computed."""
-    args = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-    if call.handle is None or [len(arg.dims) for arg in args] != [5, 4, 4]:
-        return Status.BAD_PARAM
+def _refusals(call: OpCall) -> Refusals:
+    args = tensors_of(call)
+    yield call.handle is None or [len(arg.dims) for arg in args] != [5, 4, 4], Status.BAD_PARAM
     filters, table, output = args
     (out, planes, orientations, height, _), rotations = filters.dims, table.dims[3]
     plane = (height, height)
     shapes = [(out, planes, orientations, *plane), (orientations, *plane, rotations)]
-    if [arg.dims for arg in args] != [*shapes, (out * rotations, planes * orientations, *plane)]:
-        return Status.BAD_PARAM
-    if orientations not in (1, 2, 4, 8, 16, 32, 64, 128) or height not in (1, 3) or rotations not in (2, 4, 8):
-        return Status.BAD_PARAM
-    if any(arg.desc.is_strided for arg in args):
-        return Status.NOT_SUPPORTED
-    if filters.dtype not in (DType.HALF, DType.FLOAT) or output.dtype is not filters.dtype:
-        return Status.BAD_PARAM
-    if table.dtype is not DType.INT32:
-        return Status.BAD_PARAM
-    if output.desc.count >= 1 << 31:
-        return Status.NOT_SUPPORTED
-    is_null = (call.workspace_size > 0 and call.workspace is None) or any(arg.null for arg in args)
-    return Status.BAD_PARAM if is_null or out * planes == 0 else None
+    yield [arg.dims for arg in args] != [*shapes, (out * rotations, planes * orientations, *plane)], Status.BAD_PARAM
+    yield orientations not in (1, 2, 4, 8, 16, 32, 64, 128), Status.BAD_PARAM
+    yield height not in (1, 3) or rotations not in (2, 4, 8), Status.BAD_PARAM
+    yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
+    yield filters.dtype not in (DType.HALF, DType.FLOAT) or output.dtype is not filters.dtype, Status.BAD_PARAM
+    yield table.dtype is not DType.INT32, Status.BAD_PARAM
+    yield output.desc.count >= 1 << 31, Status.NOT_SUPPORTED
+    yield call.workspace_size > 0 and call.workspace is None, Status.BAD_PARAM
+    yield any(arg.null for arg in args) or out * planes == 0, Status.BAD_PARAM
 
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:  # noqa: ARG001 - all operators are called alike
@@ -221,7 +210,7 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
 Values = Literal["distinct", "full", "wide", "any_bits", "denormal", "nan", "inf", "nan_inf"]
 
 
-def _distinct(draw: Draw, dtype: DType, shape: tuple[int, ...]) -> Array:
+def _distinct(draw: mg.Draw, dtype: DType, shape: tuple[int, ...]) -> Array:
     """Finite numbers of both signs and every mantissa, 16 exponents around 1; no two entries of a filter are equal."""
     bits, bias = (10, 7) if dtype is DType.HALF else (23, 119)
     entries = np.arange(np.prod(shape[2:]))
@@ -238,8 +227,8 @@ def _distinct(draw: Draw, dtype: DType, shape: tuple[int, ...]) -> Array:
 
 
 def rotated(
-    draw: Draw,
-    params: Params,
+    draw: mg.Draw,
+    params: mg.Params,
     dtype: DType,
     *,
     filters: int,
@@ -248,7 +237,7 @@ def rotated(
     height: int = 3,
     rotations: int = 8,
     values: Values = "distinct",
-) -> RecipeOutput:
+) -> mg.RecipeOutput:
     """Filters [filters, planes, orientations, height, height] and the rule's table; no filter looks the same turned."""
     shape = (filters, planes, orientations, height, height)
     table = rotation_table(orientations, height, rotations)
@@ -258,7 +247,7 @@ def rotated(
         entries = BitPatterns("input", "sorts", KINDS).drawn(draw, dtype, shape, values)
         refuse_symmetric(entries.view(dtype.bits), table)
     dims = (filters * rotations, planes * orientations, height, height)
-    return RecipeOutput({"input": entries, "indices": table}, params, outputs={"output": dims})
+    return mg.RecipeOutput({"input": entries, "indices": table}, params, outputs={"output": dims})
 
 
 def refuse_symmetric(bits: Array, table: Array) -> None:
@@ -271,41 +260,40 @@ def refuse_symmetric(bits: Array, table: Array) -> None:
 
 
 # What fuzzing draws: every legal filter.
-SPACE: Final = Space(
+SPACE: Final = space.Space(
     axes={
-        "dtype": Choice(("float", "half")),
-        "filters": Sizes(1, 1025),
-        "planes": Sizes(1, 1025),
-        "orientations": Choice(ORIENTATIONS),
-        "height": Choice(SIDES),
-        "rotations": Choice(ROTATIONS),
-        "values": Choice(get_args(Values)),
+        "dtype": space.Choice(("float", "half")),
+        "filters": space.Sizes(1, 1025),
+        "planes": space.Sizes(1, 1025),
+        "orientations": space.Choice(ORIENTATIONS),
+        "height": space.Choice(SIDES),
+        "rotations": space.Choice(ROTATIONS),
+        "values": space.Choice(get_args(Values)),
     },
-    draw=lambda at: Drawn("rotated", {}, {name: at[name] for name in at if name != "dtype"}, at["dtype"]),
+    draw=lambda at: space.Drawn("rotated", {}, {name: at[name] for name in at if name != "dtype"}, at["dtype"]),
     elements=lambda at: (
         at["filters"] * at["planes"] * at["orientations"] * at["height"] ** 2 * (at["rotations"] + 1)
         + at["orientations"] * at["height"] ** 2 * at["rotations"]
     ),
 )
 
-OPERATOR = mt.Operator(
+OPERATOR = mg.Operator(
     name="active_rotated_filter_forward",
-    released_name="active_rotated_filter_forward",
     op_type=("ACTIVE_ROTATED_FILTER_FORWARD", 257073),
     summary="Writes every filter in R rotations, with its orientations moved along.",
     inputs=(
-        mt.TensorSpec("input", "[O, I, A, h, h]", FLOATS),
-        mt.TensorSpec("indices", "[A, h, h, R]", (DType.INT32,)),
+        mg.TensorSpec("input", "[O, I, A, h, h]", FLOATS),
+        mg.TensorSpec("indices", "[A, h, h, R]", (DType.INT32,)),
     ),
     # §1.5.1: a pure copy, so diff3 = 0. Rotations are minor to filters, orientations to input planes.
-    outputs=(mt.OutputSpec("output", "[O·R, I·A, h, h]", dict.fromkeys(FLOATS, mt.exact())),),
-    axes={"filters": mt.axis("O", of="input"), "planes": mt.axis("I", of="input")},
+    outputs=(mg.OutputSpec("output", "[O·R, I·A, h, h]", dict.fromkeys(FLOATS, mg.exact())),),
+    axes={"filters": mg.axis("O", of="input"), "planes": mg.axis("I", of="input")},
     checks=CHECKS,
     subsumed={"input_large": "output is at least twice as large, and asked first"},
     # As released: the query looks at the descriptor of input, and refuses nothing else.
     queries={
-        "mluOpGetActiveRotatedFilterForwardWorkspaceSize": mt.QueryChecks(
-            ("handle_null", "input_desc_null", mt.SIZE_NULL)
+        "mluOpGetActiveRotatedFilterForwardWorkspaceSize": mg.QueryChecks(
+            ("handle_null", "input_desc_null", mg.SIZE_NULL)
         )
     },
     definition=DEFINITION,

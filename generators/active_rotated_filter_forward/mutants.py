@@ -1,21 +1,19 @@
 """Implementations with one plausible mistake each; the small cases must catch every one."""
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
+from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes, suspects
 from mluops_gtest.authoring.copy_of import wrong_copies
-from mluops_gtest.authoring.suspects import with_inputs
 
-from . import OPERATOR, SUSPECTS, copies, kernel, moved_table
+from . import OPERATOR, copies, kernel, moved_table
 
 
 def _copy_by(call: OpCall, table: Array) -> Status:
-    call.array("output")[...] = copies(with_inputs(call, indices=table)).copied()
+    call.array("output")[...] = copies(suspects.with_inputs(call, indices=table)).copied()
     return Status.SUCCESS
 
 
@@ -47,7 +45,7 @@ def _leave_scratch(call: OpCall) -> None:
 
 
 MUTANTS: Final = (
-    *mistakes.suspected(OPERATOR, {re.sub(r"\W+", "_", words): words for words in SUSPECTS}),
+    *mistakes.suspected(OPERATOR),
     *(
         Mutant(name, message, partial(_turn, moves=moves))
         for name, message, moves in (

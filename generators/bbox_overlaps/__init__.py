@@ -7,14 +7,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-import mluops_gtest.authoring as mt
-from mluops_gtest.authoring import Array, Baseline, Bound, DType, OpCall, RecipeOutput, Status, Theory, c_api, checks
-from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.left_open import find_subnormal
-from mluops_gtest.authoring.reductions import Reduction, changed, without_rows
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, Baseline, OpCall, Status, c_api, checks, exact_numbers, left_open, reductions
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread, with_params
 
-FLOATS: Final = (DType.FLOAT, DType.HALF)
+from .._shared.refusals import Refusals, first_status, tensors_of
+
+FLOATS: Final = (mg.DType.FLOAT, mg.DType.HALF)
 BOXES: Final = ("bbox1", "bbox2")
 SHAPE: Final = "[M, N] if aligned = 0, [M] if aligned = 1"
 
@@ -172,7 +171,7 @@ def find_undefined(call: OpCall, _: Baseline) -> str | None:
     return None
 
 
-def bound(call: OpCall) -> Mapping[str, Bound]:
+def bound(call: OpCall) -> Mapping[str, mg.Bound]:
     """Every side meets two roundings, every area a third; sums, difference and quotient one each, a reciprocal more."""
     magnitude = np.empty(call.tensor("ious").dims)
     with np.errstate(all="ignore"):
@@ -182,13 +181,13 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
             divisor_off = 5 * p.own if p.mode else 6 * (p.own + p.other) + met_off
             magnitude[rows] = np.nan_to_num((met_off + p.ratio * divisor_off) / p.divisor + 4 * p.ratio, posinf=0.0)
     # Twice, for what roundings of rounded numbers add.
-    return {"ious": Bound(magnitude, 2)}
+    return {"ious": mg.Bound(magnitude, 2)}
 
 
-def theory(call: OpCall) -> Theory:
+def theory(call: OpCall) -> mg.Theory:
     """25 operations per pair, 23 without the second area; all tensors."""
     touched = sum(call.tensor(name).desc.nbytes for name in (*BOXES, "ious"))
-    return Theory(touched, (23 if call.param("mode") else 25) * call.tensor("ious").desc.count)
+    return mg.Theory(touched, (23 if call.param("mode") else 25) * call.tensor("ious").desc.count)
 
 
 # Mistakes that kernels make about the formula, the parameters and the boxes.
@@ -240,15 +239,13 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
 
 
 # One element as §1.2 and §3.2 define it.
-
-
-def elements(call: OpCall) -> Mapping[str, ExactElement]:
+def elements(call: OpCall) -> Mapping[str, exact_numbers.ExactElement]:
     """The formula in fractions; floats where a side is infinite."""
     offset, is_union = call.param("offset"), call.param("mode") == 0
 
     def ious(row: int, column: int | None = None) -> Fraction | float:
         (x1, y1, x2, y2), (u1, v1, u2, v2) = (
-            [fraction(value) for value in call.array(name)[at]]
+            [exact_numbers.fraction(value) for value in call.array(name)[at]]
             for name, at in zip(BOXES, (row, row if column is None else column), strict=True)
         )
         met = max(min(x2, u2) - max(x1, u1) + offset, 0) * max(min(y2, v2) - max(y1, v1) + offset, 0)
@@ -271,30 +268,31 @@ _PARTS: Final = 12
 
 
 def kernel(call: OpCall) -> Status:
-    """Check the call, then one box of bbox1 after the other against tiles of bbox2."""
-    answer = _answer_of_checks(call)
-    if answer is not None:
-        return answer
-    first, second = (call.array(name).astype(np.float32) for name in BOXES)
+    """Check the call, then tiles of bbox1 against tiles of bbox2."""
+    if (early := first_status(_refusals(call))) is not None:
+        return early
+    first, second = (call.array(name).astype(np.float32).T for name in BOXES)
     tile = max(1, call.handle.nram_bytes // _PARTS // 4) if call.handle is not None else 1
     result = call.array("ious")
     with np.errstate(all="ignore"):
-        for start in range(0, len(second), tile):
+        for start in range(0, second.shape[1], tile):
             part = slice(start, start + tile)
             if call.param("aligned"):
-                result[part] = _of_tile(first[part].T, second[part].T, call)
+                result[part] = _of_tile(first[:, part], second[:, part], call)
                 continue
-            for row, box in enumerate(first):
-                result[row, part] = _of_tile(box, second[part].T, call)
+            step = max(1, tile // second.shape[1])
+            for row in range(0, first.shape[1], step):
+                rows = slice(row, row + step)
+                result[rows, part] = _of_tile(first[:, rows, None], second[:, part], call)
     return Status.SUCCESS
 
 
-def _of_tile(box: Array, boxes: Array, call: OpCall) -> Array:
+def _of_tile(first: Array, second: Array, call: OpCall) -> Array:
     offset, zero = np.float32(call.param("offset")), np.float32(0)
     sides = []
     for low, high in ((0, 2), (1, 3)):
-        own, other = box[high] - box[low], boxes[high] - boxes[low]
-        least = np.minimum(np.minimum(own, other), np.minimum(box[high] - boxes[low], boxes[high] - box[low]))
+        own, other = first[high] - first[low], second[high] - second[low]
+        least = np.minimum(np.minimum(own, other), np.minimum(first[high] - second[low], second[high] - first[low]))
         sides.append((own + offset, other + offset, np.where(least + offset < zero, zero, least + offset)))
     (w1, w2, w), (h1, h2, h) = sides
     divisor = w1 * h1
@@ -304,37 +302,26 @@ def _of_tile(box: Array, boxes: Array, call: OpCall) -> Array:
     return quotient
 
 
-def _answer_of_checks(call: OpCall) -> Status | None:
-    bad, first, second, ious = Status.BAD_PARAM, call.inputs["bbox1"], call.inputs["bbox2"], call.outputs["ious"]
+def _refusals(call: OpCall) -> Refusals:
+    bad, args = Status.BAD_PARAM, tensors_of(call)
     mode, aligned, offset = (call.param(name) for name in ("mode", "aligned", "offset"))
-    if call.handle is None or first is None or second is None or ious is None:
-        return bad
-    every = (first, second, ious)
-    if first.dtype not in FLOATS or not first.dtype is second.dtype is ious.dtype:
-        return bad
-    if not len(first.dims) == len(second.dims) == 2:
-        return bad
-    if any(arg.desc.is_strided for arg in every):
-        return Status.NOT_SUPPORTED
+    yield call.handle is None or len(args) < 3, bad
+    first, second, ious = args
+    yield first.dtype not in FLOATS or any(arg.dtype is not first.dtype for arg in args), bad
+    yield not len(first.dims) == len(second.dims) == 2, bad
+    yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
     (rows, corners), (others, other_corners) = first.dims, second.dims
-    if mode not in (0, 1) or (rows and corners != 4) or (others and other_corners != 4) or offset not in (0, 1):
-        return bad
-    if ious.dims[:1] != (rows,) or (aligned and rows != others):
-        return bad
-    if aligned and rows == 0:
-        return Status.SUCCESS if ious.dims[-1] == 1 else bad
-    if ious.dims != ((rows,) if aligned else (rows, others)):
-        return bad
-    if rows * others == 0:
-        return Status.SUCCESS
-    if any(arg.desc.is_large for arg in every):
-        return Status.NOT_SUPPORTED
-    return bad if any(arg.null for arg in every) else None
+    yield mode not in (0, 1) or offset not in (0, 1), bad
+    yield (rows > 0 and corners != 4) or (others > 0 and other_corners != 4), bad
+    yield ious.dims[:1] != (rows,) or (aligned and rows != others), bad
+    yield aligned and rows == 0, Status.SUCCESS if ious.dims[-1] == 1 else bad
+    yield ious.dims != ((rows,) if aligned else (rows, others)), bad
+    yield rows * others == 0, Status.SUCCESS
+    yield any(arg.desc.is_large for arg in args), Status.NOT_SUPPORTED
+    yield any(arg.null for arg in args), bad
 
 
 # With torch: broadcasting in the type of the boxes; halves in half.
-
-
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write ious."""
     import torch
@@ -350,42 +337,39 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
 
 
 # How calls become smaller: aligned, both sides lose the same rows.
-
-
-def _smaller(name: str) -> Reduction:
-    def without(call: OpCall, start: int, stop: int) -> RecipeOutput:
+def _smaller(name: str) -> reductions.Reduction:
+    def without(call: OpCall, start: int, stop: int) -> mg.RecipeOutput:
         lost, axis = (BOXES, 0) if is_aligned(call) else ((name,), BOXES.index(name))
-        arrays = {one: without_rows(call.array(one), start, stop) for one in lost}
+        arrays = {one: reductions.without_rows(call.array(one), start, stop) for one in lost}
         dims = list(call.tensor("ious").dims)
         dims[axis] -= stop - start
-        return changed(call, arrays, outputs={"ious": tuple(dims)})
+        return reductions.changed(call, arrays, outputs={"ious": tuple(dims)})
 
-    return Reduction(lambda call: call.tensor(name).dims[0], without)
+    return reductions.Reduction(lambda call: call.tensor(name).dims[0], without)
 
 
-OPERATOR = mt.Operator(
+OPERATOR = mg.Operator(
     name="bbox_overlaps",
-    released_name="bbox_overlaps",
     op_type=("BBOX_OVERLAPS", 2041),
     summary="Intersection over union, or over the first area, of all pairs of rectangles, or of those in equal rows.",
-    inputs=(mt.TensorSpec("bbox1", "[M, 4]", FLOATS, None), mt.TensorSpec("bbox2", "[N, 4]", FLOATS, None)),
+    inputs=(mg.TensorSpec("bbox1", "[M, 4]", FLOATS, None), mg.TensorSpec("bbox2", "[N, 4]", FLOATS, None)),
     # §1.5.1.
-    outputs=(mt.OutputSpec("ious", SHAPE, dict.fromkeys(FLOATS, mt.diff1_and_diff2(3e-3)), None),),
-    params=mt.ParamMessage(
+    outputs=(mg.OutputSpec("ious", SHAPE, dict.fromkeys(FLOATS, mg.diff1_and_diff2(3e-3)), None),),
+    params=mg.ParamMessage(
         "bbox_overlaps_param",
         2041,
         "BboxOverlapsParam",
         (
-            mt.ParamField("mode", 1, default=0, allowed=(0, 1)),
-            mt.ParamField("aligned", 2, "bool", default=False),
-            mt.ParamField("offset", 3, default=0, allowed=(0, 1)),
+            mg.ParamField("mode", 1, default=0, allowed=(0, 1)),
+            mg.ParamField("aligned", 2, "bool", default=False),
+            mg.ParamField("offset", 3, default=0, allowed=(0, 1)),
         ),
     ),
-    axes={"rows": mt.axis("M", of="bbox1"), "boxes": mt.axis("N", of="bbox2")},
+    axes={"rows": mg.axis("M", of="bbox1"), "boxes": mg.axis("N", of="bbox2")},
     checks=CHECKS,
     reference=reference,
     bound=bound,
-    left_open={"undefined": find_undefined, "subnormal": find_subnormal},
+    left_open={"undefined": find_undefined, "subnormal": left_open.find_subnormal},
     theory=theory,
     kernel=kernel,
     suspects=SUSPECTS,

@@ -7,7 +7,7 @@ import numpy as np
 from mluops_gtest.authoring import Array, Mutant, OpCall, Status, mistakes
 from mluops_gtest.authoring.suspects import misread
 
-from .._shared.wrong_boxes import NARROW, every_suspect, reads, writes
+from .._shared.wrong_boxes import NARROW, reads, writes
 from . import BOXES, OPERATOR, is_aligned, kernel, overlaps
 
 
@@ -25,7 +25,7 @@ def _ask_two_axes(call: OpCall) -> Status:
 
 
 MUTANTS = (
-    *every_suspect(OPERATOR),
+    *mistakes.suspected(OPERATOR),
     *(reads(OPERATOR, f"{word}_boxes", f"rounds boxes to {word}", bbox1=to, bbox2=to) for word, to in NARROW.items()),
     Mutant("diagonal_tile", "compares aligned rows with the first tile of bbox2", writes(_first_tile)),
     mistakes.spoilt("nan_cleared", "writes 0 for NaN", kernel, _clear_nan),

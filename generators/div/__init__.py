@@ -11,8 +11,8 @@ import mluops_gtest.authoring as mg
 from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, checks
 
 from .._shared import elementwise
-from .._shared.elementwise import Number, Refusals, Shape
-from .._shared.wrong_elementwise import Wrong, formula, imprecise
+from .._shared.elementwise import Number, Shape, Wrong, formula, imprecise
+from .._shared.refusals import Refusals
 
 FLOATS: Final = (DType.FLOAT, DType.HALF)
 # Of y: the header, but for half not up to 65504: the reciprocals of what is above 16000 are subnormal, and a kernel may

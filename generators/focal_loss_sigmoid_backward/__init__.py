@@ -8,11 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks
-from mluops_gtest.authoring.reductions import along
+from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks, reductions
 
 from .._shared import focal_loss as focal
-from .._shared.elementwise import Refusals
+from .._shared.refusals import Refusals
 from .._shared.wrong_focal_loss import Wrong, focal_mutants, rounded, suspects
 
 # §1.1 and §1.2 name a grad_output; §1.3, the function of §2.2 and mmcv's kernel have none.
@@ -119,5 +118,5 @@ OPERATOR = focal.GRADIENT.operator(
     suspects=suspects(focal.GRADIENT, _WRONG),
     mutants=focal_mutants,
     # Targets are renumbered where columns go.
-    reductions=lambda operator: {"columns": along(operator, "C", {"target": None})},
+    reductions=lambda operator: {"columns": reductions.along(operator, "C", {"target": None})},
 )

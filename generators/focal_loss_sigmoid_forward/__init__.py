@@ -11,7 +11,7 @@ import numpy as np
 from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, TensorSpec, checks
 
 from .._shared import focal_loss as focal
-from .._shared.elementwise import Refusals
+from .._shared.refusals import Refusals
 from .._shared.wrong_focal_loss import Mistake, Wrong, focal_mutants, relabelled, rounded, suspects
 
 # Ruling, §1.2: the factor of a row is weight[target[n]] in all its columns, not weight[c]. §3.1: with γ = 0 the power

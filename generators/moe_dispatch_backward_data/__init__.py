@@ -46,8 +46,6 @@ def gradients(call: OpCall, routing: Routing) -> Array:
 
 
 # One element as §2.1 defines it.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """One product, or 0."""
 
@@ -64,8 +62,7 @@ TASKS: Final = 16
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then gather."""
-    refused = moe.refusal(call)
-    if refused is not None:
+    if (refused := moe.refusal(call)) is not None:
         return refused
     grad = call.tensor("grad_input")
     if 0 in grad.dims:
@@ -86,8 +83,6 @@ def kernel(call: OpCall) -> Status:
 
 
 # With torch: rows are gathered.
-
-
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write grad_input."""
     samples, slots = torch_routing(call, inputs)

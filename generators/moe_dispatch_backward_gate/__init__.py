@@ -7,9 +7,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 import mluops_gtest.authoring as mg
-from mluops_gtest.authoring import Array, Bound, Draw, DType, OpCall, Params, RecipeOutput, Status, c_api, checks
+from mluops_gtest.authoring import Array, Bound, Draw, OpCall, Params, RecipeOutput, Status, c_api, checks, roundings
 from mluops_gtest.authoring.exact_numbers import ExactElement, products, total
-from mluops_gtest.authoring.roundings import through_half
 from mluops_gtest.authoring.sums import lattice_unit, odd_sums
 
 from .._shared import moe_dispatch as moe
@@ -108,7 +107,7 @@ SUSPECTS: Final[dict[str, Callable[[Array], Array]]] = {
     "sums are divided by H": lambda terms: terms.mean(axis=1),
     "sums are made in half": lambda terms: np.cumsum(terms, axis=1, dtype=np.float16)[:, -1],
     "products are rounded to tf32": lambda terms: shortened(terms, 11).sum(axis=1),
-    "sums are rounded to half": lambda terms: through_half(terms.sum(axis=1)),
+    "sums are rounded to half": lambda terms: roundings.through_half(terms.sum(axis=1)),
     "only the first tile of 16 columns counts": lambda terms: terms[:, :_TILE].sum(axis=1),
     "only whole tiles of 16 columns count": lambda terms: _whole(_TILE, terms),
     "what H leaves behind equal shares of tasks is lost": lambda terms: _whole(_shares(terms), terms),
@@ -118,8 +117,6 @@ SUSPECTS: Final[dict[str, Callable[[Array], Array]]] = {
 
 
 # One element as §2.1 defines it.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """One sum, or 0."""
 
@@ -140,8 +137,7 @@ def workspace_size(call: OpCall) -> int:
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then add up products in float32."""
-    refused = moe.refusal(call)
-    if refused is not None:
+    if (refused := moe.refusal(call)) is not None:
         return refused
     samples, hidden = call.tensor("input").dims
     if samples == 0:
@@ -164,8 +160,6 @@ def kernel(call: OpCall) -> Status:
 
 
 # With torch: sums of products of gathered rows.
-
-
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write grad_gates."""
     samples, slots = moe_routing.torch_routing(call, inputs)
@@ -183,7 +177,7 @@ _MOST_HIDDEN: Final = 64
 def cancel(
     draw: Draw,
     params: Params,
-    dtype: DType,
+    dtype: mg.DType,
     *,
     where: moe_routing.Where = "any",
     zeros: bool = False,
@@ -211,7 +205,7 @@ def cancel(
     return OPERANDS.made(draw, p, dtype, *moe_routing.draw_routing(draw, p, where), rows)
 
 
-def columns(draw: Draw, params: Params, dtype: DType, *, at: tuple[int, ...], others: float = 0.0) -> RecipeOutput:
+def columns(draw: Draw, params: Params, dtype: mg.DType, *, at: tuple[int, ...], others: float = 0.0) -> RecipeOutput:
     """Positive products in the columns that are listed; `others` is the factor of all other columns."""
     p = {**moe_routing.DEFAULTS, **params}
     values = OPERANDS.values(draw, p, "positive")

@@ -6,9 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, OpCall, Status, checks, exact
+from mluops_gtest.authoring import Array, OpCall, Status, checks, exact, suspects
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction, products
-from mluops_gtest.authoring.suspects import misread
 
 from .._shared import moe_dispatch as moe
 from .._shared.moe_routing import Operands, Routing, literal_slot, rounded_products, routed, slots_read, torch_routing
@@ -79,7 +78,7 @@ def _last_tile_misplaced(call: OpCall) -> Array:
     """§3.1.3's own: the last partial tile begins at the number of tiles times its own length."""
     tiles, rest = divmod(call.param("samples"), 64)
     read = np.concatenate([np.arange(tiles * 64), tiles * rest + np.arange(rest)])
-    call = misread(**dict.fromkeys(call.inputs, lambda array: array[read]))(call)
+    call = suspects.misread(**dict.fromkeys(call.inputs, lambda array: array[read]))(call)
     return written(call, routed(call))
 
 
@@ -91,8 +90,6 @@ def _masked(call: OpCall) -> Array:
 
 
 # One element as §2.1 defines it.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """The product of the last sample that is routed to the slot, or what dispatch held."""
     last = {literal_slot(call, sample): sample for sample in range(call.param("samples"))}
@@ -112,8 +109,7 @@ TASKS: Final = 4
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then write rows."""
-    refused = moe.refusal(call, fits=True)
-    if refused is not None:
+    if (refused := moe.refusal(call, fits=True)) is not None:
         return refused
     if 0 in call.tensor("input").dims:
         return Status.SUCCESS
@@ -130,8 +126,6 @@ def kernel(call: OpCall) -> Status:
 
 
 # With torch: only the last sample of each slot is copied.
-
-
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write dispatch."""
     import torch

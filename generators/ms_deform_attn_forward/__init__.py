@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-import mluops_gtest.authoring as mt
-from mluops_gtest.authoring import Array, Baseline, Bound, DType, OpCall, ParamField, Status, checks
-from mluops_gtest.authoring.c_api import c_function
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, Baseline, Bound, DType, OpCall, ParamField, Status, c_api, checks, left_open
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.reductions import Reduction, changed, without_rows
 from mluops_gtest.authoring.rows import blended
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread, with_inputs
+
+from .._shared.refusals import Refusals, first_status, tensors_of
 
 INPUTS: Final = (
     "data_value", "data_spatial_shapes", "data_level_start_index", "data_sampling_loc", "data_attn_weight"
@@ -202,13 +202,13 @@ def bound(call: OpCall) -> Mapping[str, Bound]:
     return {"data_col": Bound(np.where(np.isfinite(magnitude), magnitude, 0), roundings)}
 
 
-def theory(call: OpCall) -> mt.Theory:
+def theory(call: OpCall) -> mg.Theory:
     """Per sample 10 operations for place and weights, 9 a channel; each pixel at most once."""
     batches, keys, count, channels = call.tensor("data_value").dims
     samples = call.tensor("data_attn_weight").desc.count
     pixels = min(4 * samples, batches * keys * count)
     others = sum(call.tensor(name).desc.nbytes for name in (*INPUTS[1:], "data_col"))
-    return mt.Theory(others + 4 * pixels * channels, samples * (9 * channels + 10))
+    return mg.Theory(others + 4 * pixels * channels, samples * (9 * channels + 10))
 
 
 def _read(**steps: Any) -> Suspect:
@@ -267,8 +267,6 @@ SUSPECTS: Final = {
 
 
 # One element as §3.2 defines it.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """Sample after sample in fractions; IEEE where a pixel or a weight is not finite."""
     if call.tensor("data_attn_weight").desc.is_empty:
@@ -295,67 +293,69 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     return {"data_col": data_col}
 
 
-# The kernel that the numpy backend runs: §3.1's loop over samples in float32, of all batches, queries and heads.
+# The kernel that the numpy backend runs: §3.1's loop over samples in float32, for many queries and heads at a time.
+
+_SUMS: Final = 1 << 14
 
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then add up level by level, point by point."""
-    answer = _answer_of_checks(call)
-    if answer is not None:
-        return answer
+    if (early := first_status(_refusals(call))) is not None:
+        return early
     col = call.array("data_col")
     col[...] = 0
     if 0 in call.tensor("data_attn_weight").dims:
         return Status.SUCCESS
     values, shapes, starts, locations, weights = call.arrays(*INPUTS)
+    sums, locations, weights = (array.reshape(-1, *array.shape[3:]) for array in (col, locations, weights))
+    batches, _, heads = np.indices(col.shape[:3], np.int32).reshape(3, -1)
+    pixels = values.reshape(-1, *values.shape[2:])
     with np.errstate(all="ignore"):
-        for batch, level, point in np.ndindex(len(values), *weights.shape[3:]):
-            height, width = shapes[level]
-            image = values[batch, starts[level] : starts[level] + height * width]
-            at, weight = (array[batch, :, :, level, point] for array in (locations, weights))
-            _add_sample(col[batch], image, np.array([width, height]), at, weight)
+        for first in range(0, len(sums), _SUMS):
+            some = slice(first, first + _SUMS)
+            for level, point in np.ndindex(*weights.shape[1:]):
+                places, own = (array[some, level, point].T for array in (locations, weights))
+                inside, sample = _sample(
+                    pixels, batches[some] * values.shape[1] + starts[level], heads[some], shapes[level].tolist(), places
+                )
+                sums[some][inside] += own[inside, None] * sample
     return Status.SUCCESS
 
 
-def _add_sample(col: Array, image: Array, sizes: Array, at: Array, weight: Array) -> None:
-    """col [Q, M, C] += weight · sample of image [H·W, M, C] at places [Q, M, 2]."""
-    places = at * sizes.astype(np.float32) - np.float32(0.5)
-    query, head = np.nonzero(((places > -1) & (places < sizes)).all(axis=-1))
-    first = np.floor(places[query, head])
-    behind = places[query, head] - first
-    sample = np.zeros((len(query), col.shape[2]), np.float32)
-    for corner in ((0, 0), (1, 0), (0, 1), (1, 1)):
-        pixels = first.astype(np.int64) + corner
-        share = np.where(corner, behind, np.float32(1) - behind).prod(axis=-1, keepdims=True)
-        there = np.flatnonzero(((pixels >= 0) & (pixels < sizes)).all(axis=-1))
-        sample[there] += share[there] * image[pixels[there] @ (1, sizes[0]), head[there]]
-    col[query, head] += weight[query, head][:, None] * sample
+def _sample(pixels: Array, keys: Array, heads: Array, shape: Any, places: Array) -> tuple[Array, Array]:
+    """Which of places [2, S] are inside of maps h × w, and samples of these; pixels [·, M, C] begin at the keys."""
+    height, width = shape
+    x, y = (place * np.float32(size) - np.float32(0.5) for place, size in zip(places, (width, height), strict=True))
+    inside = np.flatnonzero((x > -1) & (x < width) & (y > -1) & (y < height))
+    x, y = x[inside], y[inside]
+    left, top = np.floor(x), np.floor(y)
+    sample = np.zeros((len(inside), pixels.shape[2]), np.float32)
+    for right, below in ((0, 0), (1, 0), (0, 1), (1, 1)):
+        column, row = left.astype(np.int32) + right, top.astype(np.int32) + below
+        # 1 − (x − left) or x − left, and so for y.
+        share = np.abs(1 - right - (x - left)) * np.abs(1 - below - (y - top))
+        there = np.flatnonzero((column >= 0) & (column < width) & (row >= 0) & (row < height))
+        at = inside[there]
+        sample[there] += share[there, None] * pixels[keys[at] + (row * width + column)[there], heads[at]]
+    return inside, sample
 
 
-def _answer_of_checks(call: OpCall) -> Status | None:
-    present = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-    if call.handle is None or [len(arg.dims) for arg in present] != [4, 2, 1, 6, 5, 4]:
-        return Status.BAD_PARAM
-    value, shapes, starts, locations, weights, col = present
+def _refusals(call: OpCall) -> Refusals:
+    args = tensors_of(call)
+    yield call.handle is None or [len(arg.dims) for arg in args] != [4, 2, 1, 6, 5, 4], Status.BAD_PARAM
+    value, shapes, starts, locations, weights, col = args
     (batches, _, heads_, channels), levels = value.dims, shapes.dims[0]
-    queries, points = locations.dims[1], locations.dims[4]
-    sampled = (batches, queries, heads_, levels, points)
-    wanted = ((levels, 2), (levels,), (*sampled, 2), sampled, (*sampled[:3], channels))
-    if tuple(arg.dims for arg in present[1:]) != wanted:
-        return Status.BAD_PARAM
-    if any(arg.desc.is_strided for arg in present):
-        return Status.NOT_SUPPORTED
-    if any(arg.dtype is not (DType.INT32 if arg in (shapes, starts) else DType.FLOAT) for arg in present):
-        return Status.BAD_PARAM
-    if value.desc.is_large or locations.desc.is_large or col.desc.is_large:
-        return Status.NOT_SUPPORTED
-    if 0 in col.dims:
-        return Status.BAD_PARAM
-    if 0 in weights.dims:
-        return None
-    step = min(batches, call.param("im2col_step"))
-    refused = step <= 0 or batches % step or any(arg.null for arg in present)
-    return Status.BAD_PARAM if refused else None
+    sampled = (batches, locations.dims[1], heads_, levels, locations.dims[4])
+    wanted = [(levels, 2), (levels,), (*sampled, 2), sampled, (*sampled[:3], channels)]
+    yield [arg.dims for arg in args[1:]] != wanted, Status.BAD_PARAM
+    yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
+    types = [DType.INT32 if arg in (shapes, starts) else DType.FLOAT for arg in args]
+    yield [arg.dtype for arg in args] != types, Status.BAD_PARAM
+    yield value.desc.is_large or locations.desc.is_large or col.desc.is_large, Status.NOT_SUPPORTED
+    yield 0 in col.dims, Status.BAD_PARAM
+    if 0 not in weights.dims:
+        step = min(batches, call.param("im2col_step"))
+        yield step <= 0 or batches % step != 0 or any(arg.null for arg in args), Status.BAD_PARAM
 
 
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
@@ -379,7 +379,7 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
         col += terms.sum(-1)
 
 
-def _without_levels(call: OpCall, start: int, stop: int) -> mt.RecipeOutput | None:
+def _without_levels(call: OpCall, start: int, stop: int) -> mg.RecipeOutput | None:
     # Levels go with their pixels, which does not follow from the axes.
     values, shapes, starts, locations, weights = call.arrays(*INPUTS)
     left = without_rows(shapes, start, stop)
@@ -391,41 +391,40 @@ def _without_levels(call: OpCall, start: int, stop: int) -> mt.RecipeOutput | No
     return changed(call, dict(zip(INPUTS, (values, left, find_starts(left), *sampled), strict=True)))
 
 
-OPERATOR = mt.Operator(
+OPERATOR = mg.Operator(
     name="ms_deform_attn_forward",
-    released_name="ms_deform_attn_forward",
     op_type=("MS_DEFORM_ATTN_FORWARD", 16005),
     summary="Adds up, for every query and head, weighted bilinear samples of maps of several levels.",
     inputs=(
-        mt.TensorSpec("data_value", "[B, K, M, C]", (DType.FLOAT,), None),
-        mt.TensorSpec("data_spatial_shapes", "[L, 2]: h, w", (DType.INT32,), None),
-        mt.TensorSpec("data_level_start_index", "[L]", (DType.INT32,), None),
-        mt.TensorSpec("data_sampling_loc", "[B, Q, M, L, P, 2]: x, y", (DType.FLOAT,), None),
-        mt.TensorSpec("data_attn_weight", "[B, Q, M, L, P]", (DType.FLOAT,), None),
+        mg.TensorSpec("data_value", "[B, K, M, C]", (DType.FLOAT,), None),
+        mg.TensorSpec("data_spatial_shapes", "[L, 2]: h, w", (DType.INT32,), None),
+        mg.TensorSpec("data_level_start_index", "[L]", (DType.INT32,), None),
+        mg.TensorSpec("data_sampling_loc", "[B, Q, M, L, P, 2]: x, y", (DType.FLOAT,), None),
+        mg.TensorSpec("data_attn_weight", "[B, Q, M, L, P]", (DType.FLOAT,), None),
     ),
     # §1.5.1 allows ten times the error of a GPU; ruling: 5e-5 up to maps of 256, and equality on lattices.
-    outputs=(mt.OutputSpec("data_col", "[B, Q, M, C]", {DType.FLOAT: mt.diff1_and_diff2(5e-5)}, None),),
-    params=mt.ParamMessage(
+    outputs=(mg.OutputSpec("data_col", "[B, Q, M, C]", {DType.FLOAT: mg.diff1_and_diff2(5e-5)}, None),),
+    params=mg.ParamMessage(
         "ms_deform_attn_forward_param", 16005, "MsDeformAttnForwardParam", (ParamField("im2col_step", 1, default=64),)
     ),
     axes={
-        "batches": mt.axis("B", of="data_value"),
-        "heads": mt.axis("M", of="data_value"),
-        "channels": mt.axis("C", of="data_value"),
-        "levels": mt.axis("L", of="data_spatial_shapes"),
-        "queries": mt.axis("Q", of="data_sampling_loc"),
-        "points": mt.axis("P", of="data_sampling_loc"),
+        "batches": mg.axis("B", of="data_value"),
+        "heads": mg.axis("M", of="data_value"),
+        "channels": mg.axis("C", of="data_value"),
+        "levels": mg.axis("L", of="data_spatial_shapes"),
+        "queries": mg.axis("Q", of="data_sampling_loc"),
+        "points": mg.axis("P", of="data_sampling_loc"),
     },
     checks=CHECKS,
     reference=reference,
     bound=bound,
     precondition=precondition,
-    left_open={"undefined": find_unruled, "subnormal": find_subnormal},
+    left_open={"undefined": find_unruled, "subnormal": left_open.find_subnormal},
     theory=theory,
     kernel=kernel,
     suspects=SUSPECTS,
     reductions={"levels": Reduction(lambda call: call.tensor("data_spatial_shapes").dims[0], _without_levels)},
-    c_api=c_function("mluOpMsDeformAttnForward"),
+    c_api=c_api.c_function("mluOpMsDeformAttnForward"),
     exact=elements,
     torch_kernel=torch_kernel,
 )

@@ -178,13 +178,10 @@ def count_elements(at: Mapping[str, Any]) -> int:
     return int(at["batches"] * at["heads"] * (keys * at["channels"] + at["queries"] * (at["channels"] + 3 * samples)))
 
 
+_LENGTHS: Final = {"batches": 4, "queries": 65, "heads": 9, "channels": 65, "points": 9}
 SPACE = Space(
     axes={
-        "batches": Sizes(1, 4),
-        "queries": Sizes(1, 65),
-        "heads": Sizes(1, 9),
-        "channels": Sizes(1, 65),
-        "points": Sizes(1, 9),
+        **{name: Sizes(1, most) for name, most in _LENGTHS.items()},
         "maps": Choice(((4, 8), (1, 1), (6, 4, 3, 7), (2, 16, 4, 4, 1, 2), (5, 1, 1, 9), (2, 2, 4, 2, 8, 8, 1, 1))),
         "step": Choice((1, 64)),
         "what": Choice(("lattice", "full", "wide", *_SPECIAL)),

@@ -7,16 +7,13 @@ from typing import Any, Final
 
 import numpy as np
 
-import mluops_gtest.authoring as mt
-from mluops_gtest.authoring import Array, Baseline, Draw, DType, OpCall, Params, RecipeOutput, Status, Theory, checks
-from mluops_gtest.authoring.c_api import c_function
-from mluops_gtest.authoring.exact_numbers import ExactElement
-from mluops_gtest.authoring.left_open import find_subnormal
-from mluops_gtest.authoring.space import Choice, Sizes, Space
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, DType, OpCall, Status, c_api, checks, exact_numbers, left_open, space
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
 from .._shared import boxes as geometry
 from .._shared.points import axes_first, first_batch
+from .._shared.refusals import Refusals, first_status, tensors_of
 from .._shared.wrong_boxes import misread_boxes
 
 # §1.2: cz is the geometric centre. §3.1's listing widens the sides, not z; §1.2's formula and §3.2's pseudo-code forget
@@ -67,15 +64,15 @@ def indices(
     return {"points_indices": choose(test.inside_of_batches(*call.arrays("points", "boxes")))}
 
 
-def reference(call: OpCall) -> Baseline:
+def reference(call: OpCall) -> mg.Baseline:
     """The smallest index of a box that holds the point; −1, too, is written by the operator."""
-    return Baseline(indices(call))
+    return mg.Baseline(indices(call))
 
 
-def theory(call: OpCall) -> Theory:
+def theory(call: OpCall) -> mg.Theory:
     """Per pair 3 differences, 3 absolute values, 4 products, 2 sums, 3 comparisons and 2 conjunctions; all tensors."""
     points, boxes, numbers = (call.tensor(name).desc for name in ("points", "boxes", "points_indices"))
-    return Theory(points.nbytes + boxes.nbytes + numbers.nbytes, 17 * numbers.count * boxes.dims[1])
+    return mg.Theory(points.nbytes + boxes.nbytes + numbers.nbytes, 17 * numbers.count * boxes.dims[1])
 
 
 # Mistakes that kernels make about which box is named, and how, and about batches.
@@ -104,7 +101,7 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
 # One index as §1.2 and §3.1 define it.
 
 
-def elements(call: OpCall) -> Mapping[str, ExactElement]:
+def elements(call: OpCall) -> Mapping[str, exact_numbers.ExactElement]:
     """The first box that holds the point in exact arithmetic."""
     points, boxes = call.arrays("points", "boxes")
     margin = Fraction(1, 100_000)
@@ -118,61 +115,55 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     return {"points_indices": points_indices}
 
 
-# The kernel that the numpy backend runs: §3.1's second way, one box after the other against a tile of points, float32.
+# The kernel that the numpy backend runs: §3.1's second way, all boxes against a tile of points, in float32.
+
+# Pairs that are looked at together stay in the cache.
+_PAIRS: Final = 1 << 16
 
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then name the box of every point."""
-    early = _answer_of_checks(call)
-    if early is not None:
+    if (early := first_status(_refusals(call))) is not None:
         return early
     nram = call.handle.nram_bytes if call.handle is not None else 0
     for points, boxes, numbers in zip(*call.arrays("points", "boxes", "points_indices"), strict=True):
-        tile = (nram - 28 * len(boxes)) // 36
+        tile = max(1, min((nram - 28 * len(boxes)) // 36, _PAIRS // len(boxes)))
         for first in range(0, len(points), tile):
             some = slice(first, first + tile)
-            _name(numbers[some], np.ascontiguousarray(points[some].T), boxes)
+            _name(numbers[some], points[some], boxes)
     return Status.SUCCESS
 
 
 def _name(numbers: Array, points: Array, boxes: Array) -> None:
-    """Boxes from the last to the first: who comes later takes the point over."""
-    x, y, z = points
-    numbers[...] = -1
+    """The first box of each point, −1 where there is none."""
     with np.errstate(invalid="ignore", over="ignore"):
-        for number in range(len(boxes) - 1, -1, -1):
-            cx, cy, cz, dx, dy, dz, rz = boxes[number]
-            # Most boxes are far away: the circle around one is looked at before its sides.
-            east, north = x - cx, y - cy
-            near = np.flatnonzero(np.abs(east) + np.abs(north) <= np.abs(dx) + np.abs(dy) + np.float32(1))
-            if len(near) == 0:
-                continue
-            cosine, sine = np.cos(rz), np.sin(rz)
-            along = east[near] * cosine + north[near] * sine
-            across = north[near] * cosine - east[near] * sine
-            is_in = np.abs(along) < dx * np.float32(0.5) + np.float32(1e-5)
-            is_in &= np.abs(across) < dy * np.float32(0.5) + np.float32(1e-5)
-            is_in &= np.abs(z[near] - cz) <= dz * np.float32(0.5)
-            numbers[near[is_in]] = number
+        # Most boxes are far away: the circle around one is looked at before its sides.
+        away = np.abs(points[:, :1] - boxes[:, 0]) + np.abs(points[:, 1:2] - boxes[:, 1])
+        near = away <= np.abs(boxes[:, 3]) + np.abs(boxes[:, 4]) + np.float32(1)
+        point, box = np.divmod(np.flatnonzero(near), len(boxes))
+        east, north, up = (points[point] - boxes[box, :3]).T
+        dx, dy, dz, rz = boxes[box, 3:].T
+        cosine, sine = np.cos(rz), np.sin(rz)
+        is_in = np.abs(east * cosine + north * sine) < dx * np.float32(0.5) + np.float32(1e-5)
+        is_in &= np.abs(north * cosine - east * sine) < dy * np.float32(0.5) + np.float32(1e-5)
+        is_in &= np.abs(up) <= dz * np.float32(0.5)
+    # The first box comes last and takes the point over.
+    numbers[...] = -1
+    numbers[point[is_in][::-1]] = box[is_in][::-1]
 
 
-def _answer_of_checks(call: OpCall) -> Status | None:
-    points, boxes, numbers = call.inputs["points"], call.inputs["boxes"], call.outputs["points_indices"]
-    if call.handle is None or points is None or boxes is None or numbers is None:
-        return Status.BAD_PARAM
-    tensors = (points, boxes, numbers)
-    if [len(arg.dims) for arg in tensors] != [3, 3, 2] or any(arg.layout is not mt.Layout.ARRAY for arg in tensors):
-        return Status.BAD_PARAM
-    if [arg.dtype for arg in tensors] != [DType.FLOAT, DType.FLOAT, DType.INT32]:
-        return Status.BAD_PARAM
-    if points.dims != (*numbers.dims, 3) or boxes.dims != (points.dims[0], boxes.dims[1], 7):
-        return Status.BAD_PARAM
-    if any(arg.desc.is_strided for arg in tensors) or points.desc.is_large or boxes.desc.is_large:
-        return Status.NOT_SUPPORTED
-    if 0 in (*points.dims, *boxes.dims):
-        return Status.SUCCESS
-    is_refused = any(arg.null for arg in tensors) or boxes.dims[1] > (call.handle.nram_bytes - 36) // 28
-    return Status.BAD_PARAM if is_refused else None
+def _refusals(call: OpCall) -> Refusals:
+    args = tensors_of(call)
+    yield call.handle is None or [len(arg.dims) for arg in args] != [3, 3, 2], Status.BAD_PARAM
+    points, boxes, numbers = args
+    yield any(arg.layout is not mg.Layout.ARRAY for arg in args), Status.BAD_PARAM
+    yield [arg.dtype for arg in args] != [DType.FLOAT, DType.FLOAT, DType.INT32], Status.BAD_PARAM
+    yield points.dims != (*numbers.dims, 3) or boxes.dims != (points.dims[0], boxes.dims[1], 7), Status.BAD_PARAM
+    yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
+    yield points.desc.is_large or boxes.desc.is_large, Status.NOT_SUPPORTED
+    yield 0 in (*points.dims, *boxes.dims), Status.SUCCESS
+    yield any(arg.null for arg in args), Status.BAD_PARAM
+    yield boxes.dims[1] > ((call.handle.nram_bytes if call.handle else 0) - 36) // 28, Status.BAD_PARAM
 
 
 # With torch: the local coordinates of all pairs by one product of matrices, the first box by argmax.
@@ -208,8 +199,8 @@ _EDGE = 1e-3
 
 
 def scene(
-    draw: Draw, params: Params, dtype: DType, *, points: int, boxes: int, batches: int = 1, reach: float = 70.0
-) -> RecipeOutput:
+    draw: mg.Draw, params: mg.Params, dtype: DType, *, points: int, boxes: int, batches: int = 1, reach: float = 70.0
+) -> mg.RecipeOutput:
     """A road with cars of any heading: point 0 is in box 0, the last point in the last box alone, about 13 % in any.
 
     Half of the points inside are near a face.
@@ -239,42 +230,39 @@ def scene(
     return _made(draw, params, geometry.clear_points(cloud, objects, TEST, dtype), objects)
 
 
-def _made(_draw: Draw, _params: Params, points: Array, boxes: Array, _channels: int = 0) -> RecipeOutput:
-    return RecipeOutput({"points": points, "boxes": boxes}, {})
+def _made(_draw: mg.Draw, _params: mg.Params, points: Array, boxes: Array, _channels: int = 0) -> mg.RecipeOutput:
+    return mg.RecipeOutput({"points": points, "boxes": boxes}, {})
 
 
 SCENES: Final = geometry.Scenes(TEST, _made, partial(scene, points=45, boxes=3, batches=2, reach=4.0))
 
-SPACE = Space(
+SPACE = space.Space(
     axes={
-        "batches": Sizes(1, 5),
-        "points": Sizes(1, 2049),
-        "boxes": Sizes(1, 257),
-        "few": Choice((1, 2, 3, 4)),
-        "reach": Choice((2.0, 10.0, 70.0)),
-        "what": Choice(("scene", "planted", "turned", "nested", "faces", "inf", "negative_inf")),
+        **{name: space.Sizes(1, most) for name, most in {"batches": 5, "points": 2049, "boxes": 257}.items()},
+        "few": space.Choice((1, 2, 3, 4)),
+        "reach": space.Choice((2.0, 10.0, 70.0)),
+        "what": space.Choice(("scene", "planted", "turned", "nested", "faces", "inf", "negative_inf")),
     },
     draw=lambda at: geometry.draw_in_scenes(at, scene=("batches", "points", "boxes", "reach")),
     elements=lambda at: at["batches"] * (4 * at["points"] + 7 * at["boxes"] + at["points"] * at["boxes"] // 16),
 )
 
-OPERATOR = mt.Operator(
+OPERATOR = mg.Operator(
     name="points_in_boxes",
-    released_name="points_in_boxes",
     op_type=("POINTS_IN_BOXES", 217),
     summary="Names for each point the first box of its batch, turned about z, that holds it; −1 where there is none.",
-    inputs=(mt.TensorSpec("points", "[B, M, 3]", (DType.FLOAT,)), mt.TensorSpec("boxes", "[B, T, 7]", (DType.FLOAT,))),
+    inputs=(mg.TensorSpec("points", "[B, M, 3]", (DType.FLOAT,)), mg.TensorSpec("boxes", "[B, T, 7]", (DType.FLOAT,))),
     # §1.5.1. The operator writes −1 itself.
-    outputs=(mt.OutputSpec("points_indices", "[B, M]", {DType.INT32: mt.exact()}),),
-    axes={"points": mt.axis("M", of="points"), "boxes": mt.axis("T", of="boxes"), "batches": mt.axis("B", of="points")},
+    outputs=(mg.OutputSpec("points_indices", "[B, M]", {DType.INT32: mg.exact()}),),
+    axes={"points": mg.axis("M", of="points"), "boxes": mg.axis("T", of="boxes"), "batches": mg.axis("B", of="points")},
     checks=CHECKS,
     reference=reference,
     precondition=precondition,
-    left_open={"undefined": geometry.find_undefined("points", "boxes"), "subnormal": find_subnormal},
+    left_open={"undefined": geometry.find_undefined("points", "boxes"), "subnormal": left_open.find_subnormal},
     kernel=kernel,
     suspects=SUSPECTS,
     theory=theory,
-    c_api=c_function("mluOpPointsInBoxes"),
+    c_api=c_api.c_function("mluOpPointsInBoxes"),
     exact=elements,
     torch_kernel=torch_kernel,
     recipes=SCENES.recipes(scene=scene),

@@ -2,18 +2,17 @@
 
 import numpy as np
 
-from mluops_gtest.authoring import Mutant, mistakes
-from mluops_gtest.authoring.narrowing import wrapped
+from mluops_gtest.authoring import Mutant, mistakes, narrowing
 
-from .._shared.wrong_boxes import NARROW, boxes_behind, every_suspect, reads, writes
+from .._shared.wrong_boxes import NARROW, boxes_behind, reads, writes
 from . import OPERATOR, first_boxes, indices
 
 _OUTPUT = "points_indices"
 _right = writes(indices)
-_in_8_bits = writes(lambda call: indices(call, choose=lambda hits: wrapped(8)(first_boxes(hits))))
+_in_8_bits = writes(lambda call: indices(call, choose=lambda hits: narrowing.wrapped(8)(first_boxes(hits))))
 
 MUTANTS = (
-    *every_suspect(OPERATOR),
+    *mistakes.suspected(OPERATOR),
     *boxes_behind(OPERATOR, "boxes", (4, 16, 64)),
     *(reads(OPERATOR, f"{word}_points", f"rounds points to {word}", points=narrow) for word, narrow in NARROW.items()),
     *(reads(OPERATOR, f"{word}_boxes", f"rounds boxes to {word}", boxes=narrow) for word, narrow in NARROW.items()),

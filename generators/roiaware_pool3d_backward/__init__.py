@@ -8,18 +8,17 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-import mluops_gtest.authoring as gtest
-from mluops_gtest.authoring import Array, Draw, DType, OpCall, Params, RecipeOutput, Status, c_api, call_of, checks
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, Draw, DType, OpCall, RecipeOutput, c_api, call_of, checks, left_open, sums
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction, total
-from mluops_gtest.authoring.left_open import find_subnormal
 from mluops_gtest.authoring.reductions import Reduction, changed, renumbered
 from mluops_gtest.authoring.space import Choice, Drawn, Space
-from mluops_gtest.authoring.sums import lattice_unit
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread, with_inputs, with_params
 
 from .._shared import roiaware as roi
 from .._shared import roiaware_scenes as scenes
 from .._shared.boxes import Ints
+from .._shared.refusals import first_status
 from .._shared.roiaware_scenes import Features
 
 INPUTS: Final = ("pts_idx_of_voxels", "argmax", "grad_out")
@@ -41,7 +40,7 @@ CHECKS = (
     # §1.4's 2048 is older than the library's limit.
     roi.at_most("max_pts_each_voxel", 98240),
     checks.large(doc="§3.7 (8)"),
-    checks.empty("grad_in", doc="§1.1", status=Status.BAD_PARAM),
+    checks.empty("grad_in", doc="§1.1", status=mg.Status.BAD_PARAM),
     # Both tables, in both modes.
     checks.pointers(doc="§3.7 (10)"),
     checks.arch("released; asked last"),
@@ -105,24 +104,24 @@ def _grad(call: OpCall, added: roi.Terms) -> Array:
     return added.sums(call.tensor(GRAD).dtype.storage)
 
 
-def reference(call: OpCall) -> gtest.Baseline:
+def reference(call: OpCall) -> mg.Baseline:
     """Every element, exact and rounded once; +0 for points that nobody names: the operator clears grad_in itself."""
-    return gtest.Baseline({GRAD: _grad(call, terms(call))})
+    return mg.Baseline({GRAD: _grad(call, terms(call))})
 
 
-def bound(call: OpCall) -> Mapping[str, gtest.Bound]:
+def bound(call: OpCall) -> Mapping[str, mg.Bound]:
     """A term meets a division, or a reciprocal and a product, and the additions of its sum."""
     added = terms(call)
     if roi.is_max(call):
-        return {GRAD: gtest.Bound(added.magnitudes, added.met, unit=lattice_unit(call.array("grad_out")))}
-    return {GRAD: gtest.Bound(added.magnitudes, added.met + 2)}
+        return {GRAD: mg.Bound(added.magnitudes, added.met, unit=sums.lattice_unit(call.array("grad_out")))}
+    return {GRAD: mg.Bound(added.magnitudes, added.met + 2)}
 
 
-def theory(call: OpCall) -> gtest.Theory:
+def theory(call: OpCall) -> mg.Theory:
     """An addition per named point, and a division with the mean; the table of the mode, and both gradients."""
     table = "argmax" if roi.is_max(call) else LISTS
     touched = sum(call.tensor(name).desc.nbytes for name in (table, "grad_out", GRAD))
-    return gtest.Theory(touched, len(terms(call).places) * (1 if roi.is_max(call) else 2))
+    return mg.Theory(touched, len(terms(call).places) * (1 if roi.is_max(call) else 2))
 
 
 # Mistakes that kernels make about what is added, about both tables, and about grad_out.
@@ -217,8 +216,6 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
 
 
 # One element as §1.2 and §3.2 define it.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """Over all cells, without rounding."""
     grads = by_cell(call, "grad_out")
@@ -241,36 +238,32 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     return {GRAD: grad_in}
 
 
-# The kernel that the numpy backend runs: cell by cell, in float32, the mean by a reciprocal.
+# The kernel that the numpy backend runs: by ascending cells, in float32, the mean by a reciprocal.
 
 
-def kernel(call: OpCall) -> Status:
+def kernel(call: OpCall) -> mg.Status:
     """Check the call, clear grad_in, give every cell's gradients to its points."""
     # How many points there are, grad_in alone says.
     result = call.outputs[GRAD]
     points = result.dims[0] if result is not None and result.dims else 0
-    if (refused := roi.kernel_refusal(OPERATOR, call, 98240, P=points)) is not None:
+    if (refused := first_status(roi.kernel_refusals(OPERATOR, call, 98240, P=points))) is not None:
         return refused
     lists, argmax, grads = (call.array(name).reshape(-1, call.tensor(name).dims[-1]) for name in INPUTS)
     added = np.zeros(call.tensor("grad_in").dims, np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         if roi.is_max(call):
-            for cell in np.flatnonzero((argmax != -1).any(axis=1)).tolist():
-                channels = np.flatnonzero(argmax[cell] != -1)
-                added[argmax[cell, channels], channels] += grads[cell, channels]
+            cell, channel = np.nonzero(argmax != -1)
+            np.add.at(added, (argmax[cell, channel], channel), grads[cell, channel].astype(np.float32))
         else:
-            for cell in np.flatnonzero(lists[:, 0]).tolist():
-                count = int(lists[cell, 0])
-                share = grads[cell].astype(np.float32) * (np.float32(1) / np.float32(count))
-                for point in lists[cell, 1 : 1 + count].tolist():
-                    added[point] += share
+            counts = lists[:, :1]
+            cell, place = np.nonzero(np.arange(1, lists.shape[1]) <= counts)
+            shares = grads[cell].astype(np.float32) * (np.float32(1) / counts[cell].astype(np.float32))
+            np.add.at(added, lists[cell, place + 1], shares)
         call.array("grad_in")[...] = added
-    return Status.SUCCESS
+    return mg.Status.SUCCESS
 
 
 # With torch: one scatter of all terms.
-
-
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write grad_in."""
     import torch
@@ -289,8 +282,6 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
 
 
 # Fewer points: those that name a lost one name the one before.
-
-
 def _without_points(call: OpCall, start: int, stop: int) -> Any:
     lists, argmax = call.arrays("pts_idx_of_voxels", "argmax")
     points, channels = call.tensor("grad_in").dims
@@ -311,21 +302,21 @@ _NAMES: Final = ("pool_method", "boxes_num", *roi.GRID, "channels", "max_pts_eac
 
 
 def scene(
-    draw: Draw, params: Params, dtype: DType, *, points: int = 16, objects: int = 1, grads: Features = "full"
+    draw: Draw, params: mg.Params, dtype: DType, *, points: int = 16, objects: int = 1, grads: Features = "full"
 ) -> RecipeOutput:
     """Tables of boxes around objects on a road."""
     return _of_forward(draw, params, dtype, points, grads, partial(scenes.scene, objects=objects))
 
 
 def cells(
-    draw: Draw, params: Params, dtype: DType, *, counts: Ints, points: int = 16, grads: Features = "full"
+    draw: Draw, params: mg.Params, dtype: DType, *, counts: Ints, points: int = 16, grads: Features = "full"
 ) -> RecipeOutput:
     """Tables of two straight boxes with so many points in their first cells."""
     return _of_forward(draw, params, dtype, points, grads, partial(scenes.cells, counts=counts))
 
 
 def _of_forward(
-    draw: Draw, params: Params, dtype: DType, points: int, grads: Features, recipe: Callable[..., RecipeOutput]
+    draw: Draw, params: mg.Params, dtype: DType, points: int, grads: Features, recipe: Callable[..., RecipeOutput]
 ) -> RecipeOutput:
     p = scenes.complete({**params, "pts_num": points})
     made = recipe(draw, {**p, "pool_method": roi.MAX}, dtype)
@@ -338,7 +329,7 @@ def _of_forward(
 
 
 def tables(
-    draw: Draw, params: Params, dtype: DType, *, points: int = 16, kind: Kind = "any", grads: Features = "full"
+    draw: Draw, params: mg.Params, dtype: DType, *, points: int = 16, kind: Kind = "any", grads: Features = "full"
 ) -> RecipeOutput:
     """Tables of that kind."""
     p = scenes.complete(params)
@@ -414,25 +405,24 @@ SPACE: Final = Space(
     elements=scenes.scene_elements,
 )
 
-OPERATOR = gtest.Operator(
+OPERATOR = mg.Operator(
     name="roiaware_pool3d_backward",
-    released_name="roiaware_pool3d_backward",
     op_type=("ROIAWARE_POOL3D_BACKWARD", 10121),
     summary="Gives the gradients of cells to their largest points, or in equal parts to all points of the list.",
     # §3.7 checks no layout. The header calls the inputs outputs, and grad_in an input.
     inputs=(
-        gtest.TensorSpec(LISTS, roi.LISTS, (DType.INT32,), None),
-        gtest.TensorSpec("argmax", roi.OF_CHANNELS, (DType.INT32,), None),
-        gtest.TensorSpec("grad_out", roi.OF_CHANNELS, roi.FLOATS, None),
+        mg.TensorSpec(LISTS, roi.LISTS, (DType.INT32,), None),
+        mg.TensorSpec("argmax", roi.OF_CHANNELS, (DType.INT32,), None),
+        mg.TensorSpec("grad_out", roi.OF_CHANNELS, roi.FLOATS, None),
     ),
     # Those of forward's mean.
-    outputs=(gtest.OutputSpec(GRAD, "[P, channels]", roi.CRITERIA, None),),
+    outputs=(mg.OutputSpec(GRAD, "[P, channels]", roi.CRITERIA, None),),
     # Not in the order of forward's message.
     params=roi.roiaware_params("backward", 10121, "boxes_num", *roi.GRID, "channels", "max_pts_each_voxel"),
     axes={
-        "boxes": gtest.axis("boxes_num", of="grad_out"),
-        "channels": gtest.axis("channels", of="grad_out"),
-        "points": gtest.axis("P", of=GRAD),
+        "boxes": mg.axis("boxes_num", of="grad_out"),
+        "channels": mg.axis("channels", of="grad_out"),
+        "points": mg.axis("P", of=GRAD),
     },
     reductions={"points": Reduction(lambda call: call.tensor(GRAD).dims[0], _without_points)},
     checks=CHECKS,
@@ -448,7 +438,7 @@ OPERATOR = gtest.Operator(
     space=SPACE,
     suspects=SUSPECTS,
     precondition=precondition,
-    left_open={"subnormal": find_subnormal},
+    left_open={"subnormal": left_open.find_subnormal},
     order_free=True,
     c_api=c_api.c_function(
         "mluOpRoiAwarePool3dBackward",

@@ -4,11 +4,9 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, mistakes
-from mluops_gtest.authoring.roundings import through_half
+from mluops_gtest.authoring import Array, Mutant, OpCall, mistakes, roundings
 from mluops_gtest.authoring.suspects import misread
 
-from .._shared.wrong_boxes import every_suspect
 from . import GRAD, INPUTS, OPERATOR, kernel, terms
 
 
@@ -21,11 +19,11 @@ def _narrow_lists(lists: Array) -> Array:
     return np.append(lists[..., :1], lists[..., 1:] % 64, axis=-1)
 
 
-_read_half = misread(grad_out=through_half)
+_read_half = misread(grad_out=roundings.through_half)
 _read_narrow = misread(argmax=lambda argmax: np.where(argmax < 0, argmax, argmax % 64), pts_idx_of_voxels=_narrow_lists)
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
-    *every_suspect(OPERATOR),
+    *mistakes.suspected(OPERATOR),
     mistakes.left(
         *("unnamed_left", "does not clear points that no cell names", kernel, GRAD), lambda call: terms(call).met == 0
     ),

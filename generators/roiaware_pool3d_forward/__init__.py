@@ -8,16 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 
-import mluops_gtest.authoring as gtest
-from mluops_gtest.authoring import Array, DType, OpCall, Status, c_api, checks
-from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.left_open import find_subnormal
-from mluops_gtest.authoring.sums import lattice_unit
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, DType, OpCall, Status, c_api, checks, exact_numbers, left_open, sums
 from mluops_gtest.authoring.suspects import Suspect, as_read, misread, with_params
 
 from .._shared import roiaware as roi
 from .._shared import roiaware_scenes as scenes
 from .._shared.boxes import BoxTest, exactly_local, find_undefined, is_exactly_inside, undecided_pair
+from .._shared.refusals import first_status
 from .._shared.wrong_boxes import misread_boxes
 
 INPUTS: Final = ("rois", "pts", "pts_feature")
@@ -28,7 +26,7 @@ ALWAYS: Final = (*INPUTS, LISTS, POOLED)
 MOST_POINTS: Final = {DType.FLOAT: 2976, DType.HALF: 2944}
 
 
-def _shape(output: str, last: str, doc: str) -> gtest.Check:
+def _shape(output: str, last: str, doc: str) -> mg.Check:
     return checks.require(
         f"{output}_shape",
         lambda call: call.tensor(output).dims == roi.shape_of(call, last),
@@ -85,7 +83,7 @@ def precondition(call: OpCall) -> str | None:
     return undecided_pair(call.array("pts")[None], call.array("rois")[None], test, call.tensor("rois").dtype)
 
 
-def find_left_open(call: OpCall, baseline: gtest.Baseline) -> str | None:
+def find_left_open(call: OpCall, baseline: mg.Baseline) -> str | None:
     """§1.4: no infinite coordinates, no NaN among the features of which the largest is asked for."""
     if not np.isfinite(call.array("pts")).all():
         return "pts has NaN or an infinity"
@@ -97,26 +95,26 @@ def find_left_open(call: OpCall, baseline: gtest.Baseline) -> str | None:
 # The oracle.
 
 
-def reference(call: OpCall) -> gtest.Baseline:
+def reference(call: OpCall) -> mg.Baseline:
     """Every element of all outputs; argmax with the mean may stay as it was."""
-    return gtest.Baseline(roi.outputs(call))
+    return mg.Baseline(roi.outputs(call))
 
 
-def bound(call: OpCall) -> Mapping[str, gtest.Bound]:
+def bound(call: OpCall) -> Mapping[str, mg.Bound]:
     """The largest is a copy; the mean is a sum and a division, or a product with a reciprocal."""
     if roi.is_max(call):
-        return {POOLED: gtest.Bound(0.0)}
+        return {POOLED: mg.Bound(0.0)}
     added = roi.mean_terms(call, roi.find_listed(call))
-    unit = lattice_unit(call.array("pts_feature")) / np.maximum(added.met, 1)
-    return {POOLED: gtest.Bound(added.magnitudes, added.met, unit=unit, afterwards=2)}
+    unit = sums.lattice_unit(call.array("pts_feature")) / np.maximum(added.met, 1)
+    return {POOLED: mg.Bound(added.magnitudes, added.met, unit=unit, afterwards=2)}
 
 
-def theory(call: OpCall) -> gtest.Theory:
+def theory(call: OpCall) -> mg.Theory:
     """17 operations for a point and a box, and one for each feature that is pooled; argmax with the maximum alone."""
     names = (*ALWAYS, ARGMAX) if roi.is_max(call) else ALWAYS
     pooled = len(roi.find_listed(call).cells) * call.param("channels")
     ops = 17 * call.param("boxes_num") * call.param("pts_num") + pooled
-    return gtest.Theory(sum(call.tensor(name).desc.nbytes for name in names), ops)
+    return mg.Theory(sum(call.tensor(name).desc.nbytes for name in names), ops)
 
 
 def workspace_size(call: OpCall) -> int:
@@ -233,9 +231,7 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
 
 
 # One element as §1.2 and §3.1 define it.
-
-
-def elements(call: OpCall) -> Mapping[str, ExactElement]:
+def elements(call: OpCall) -> Mapping[str, exact_numbers.ExactElement]:
     """In exact arithmetic."""
     rois, points, features = call.arrays(*INPUTS)
     grid = roi.shape_of(call, "channels")[1:4]
@@ -245,7 +241,7 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     def cell_of(box: int, number: int) -> tuple[int, ...] | None:
         if not is_exactly_inside(points[number], rois[box], bottom=True):
             return None
-        dx, dy, dz = (fraction(length) for length in rois[box, 3:6])
+        dx, dy, dz = (exact_numbers.fraction(length) for length in rois[box, 3:6])
         x, y, z = exactly_local(points[number], rois[box], bottom=False)
         from_corner = ((x + dx / 2, dx), (y + dy / 2, dy), (z, dz))
         places = (math.trunc(away / (length / n)) for (away, length), n in zip(from_corner, grid, strict=True))
@@ -272,22 +268,20 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
         numbers = listed(*cell)
         if roi.is_max(call):
             numbers = [number for number in [largest(*cell, channel=channel)] if number >= 0]
-        values = [fraction(features[number, channel]) for number in numbers]
+        values = [exact_numbers.fraction(features[number, channel]) for number in numbers]
         return sum(values, Fraction(0)) / max(1, len(values))
 
     return {"argmax": argmax, "pts_idx_of_voxels": pts_idx, "pooled_features": pooled_features}
 
 
-# The kernel that the numpy backend runs: a box at a time against tiles of points in float32, cells by a reciprocal.
-
-_TILES: Final = {DType.FLOAT: 11648, DType.HALF: 13056}
+# The kernel that the numpy backend runs: a box at a time against all points in float32, cells by a reciprocal.
 
 
 def kernel(call: OpCall) -> Status:
     """Check the call, list the points of every cell, pool them."""
     rois = call.inputs["rois"]
     most = 2944 if rois is not None and rois.dtype is DType.HALF else 2976
-    if (refused := roi.kernel_refusal(OPERATOR, call, most, ARGMAX)) is not None:
+    if (refused := first_status(roi.kernel_refusals(OPERATOR, call, most, ARGMAX))) is not None:
         return refused
     lists, grid = call.array(LISTS), [int(call.param(name)) for name in roi.GRID]
     lists[...] = 0
@@ -296,15 +290,14 @@ def kernel(call: OpCall) -> Status:
     if argmax is not None and argmax.array is not None:
         argmax.array[...] = -1 if roi.is_max(call) else 0
     points = np.ascontiguousarray(call.array("pts").T, np.float32)
-    tile = _TILES[call.tensor("rois").dtype]
     for number, box in enumerate(call.array("rois").astype(np.float32)):
-        rows = lists[number].reshape(-1, lists.shape[-1])
-        for first in range(0, points.shape[1], tile):
-            inside, cells = _locate(points[:, first : first + tile], box, grid)
-            for point, cell in zip((inside + first).tolist(), cells.tolist(), strict=True):
-                if rows[cell, 0] < lists.shape[-1] - 1:
-                    rows[cell, 0] += 1
-                    rows[cell, rows[cell, 0]] = point
+        inside, cells = _locate(points, box, grid)
+        order = np.argsort(cells, kind="stable")
+        inside, cells = inside[order], cells[order]
+        places = 1 + np.arange(len(cells)) - np.searchsorted(cells, cells)
+        rows, has_room = lists[number].reshape(-1, lists.shape[-1]), places < lists.shape[-1]
+        rows[cells[has_room], places[has_room]] = inside[has_room]
+        rows[:, 0] = np.minimum(np.bincount(cells, minlength=len(rows)), lists.shape[-1] - 1)
         for cell in np.flatnonzero(rows[:, 0]).tolist():
             _pool(call, (number, *np.unravel_index(cell, grid)), rows[cell, 1 : 1 + rows[cell, 0]])
     return Status.SUCCESS
@@ -345,40 +338,39 @@ def _pool(call: OpCall, where: tuple[Any, ...], points: Array) -> None:
 
 _FORWARD: Final = "mluOpRoiAwarePool3dForward"
 _QUERY: Final = "mluOpGetRoiAwarePool3dForwardWorkspaceSize"
-_INT32: Final = {DType.INT32: gtest.exact()}
+_INT32: Final = {DType.INT32: mg.exact()}
 # The largest is a copy.
 _POOLED_CRITERIA: Final = {
-    dtype: gtest.CriteriaByParam("pool_method", {roi.MAX: gtest.exact(), roi.AVERAGE: of_mean})
+    dtype: mg.CriteriaByParam("pool_method", {roi.MAX: mg.exact(), roi.AVERAGE: of_mean})
     for dtype, of_mean in roi.CRITERIA.items()
 }
 
-OPERATOR = gtest.Operator(
+OPERATOR = mg.Operator(
     name="roiaware_pool3d_forward",
-    released_name="roiaware_pool3d_forward",
     op_type=("ROIAWARE_POOL3D_FORWARD", 10120),
     summary="Lists the first points in each cell of turned boxes, and pools their features by maximum or mean.",
     # §3.7 checks no layout.
     inputs=(
-        gtest.TensorSpec("rois", "[boxes_num, 7]", roi.FLOATS, None),
-        gtest.TensorSpec("pts", "[pts_num, 3]", roi.FLOATS, None),
-        gtest.TensorSpec("pts_feature", "[pts_num, channels]", roi.FLOATS, None),
+        mg.TensorSpec("rois", "[boxes_num, 7]", roi.FLOATS, None),
+        mg.TensorSpec("pts", "[pts_num, 3]", roi.FLOATS, None),
+        mg.TensorSpec("pts_feature", "[pts_num, channels]", roi.FLOATS, None),
     ),
     outputs=(
-        gtest.OutputSpec(ARGMAX, roi.OF_CHANNELS, _INT32, None, may_stay=lambda call: not roi.is_max(call)),
-        gtest.OutputSpec(LISTS, roi.LISTS, _INT32, None),
-        gtest.OutputSpec(POOLED, roi.OF_CHANNELS, _POOLED_CRITERIA, None),
+        mg.OutputSpec(ARGMAX, roi.OF_CHANNELS, _INT32, None, may_stay=lambda call: not roi.is_max(call)),
+        mg.OutputSpec(LISTS, roi.LISTS, _INT32, None),
+        mg.OutputSpec(POOLED, roi.OF_CHANNELS, _POOLED_CRITERIA, None),
     ),
     params=roi.roiaware_params("forward", 10120, "boxes_num", "pts_num", "channels", "max_pts_each_voxel", *roi.GRID),
     axes={
-        "boxes": gtest.axis("boxes_num", of="rois"),
-        "points": gtest.axis("pts_num", of="pts"),
-        "channels": gtest.axis("channels", of="pts_feature"),
+        "boxes": mg.axis("boxes_num", of="rois"),
+        "points": mg.axis("pts_num", of="pts"),
+        "channels": mg.axis("channels", of="pts_feature"),
     },
-    sizes={"boxes": gtest.SizedAxis("rois", 0)},
+    sizes={"boxes": mg.SizedAxis("rois", 0)},
     checks=CHECKS,
     subsumed={"rois_large": "fewer than 65536 boxes have fewer than 2^31 elements"},
     # The query looks at pts_feature alone; without points it writes 0.
-    queries={_QUERY: gtest.QueryChecks(("handle_null", "pts_feature_desc_null", gtest.SIZE_NULL))},
+    queries={_QUERY: mg.QueryChecks(("handle_null", "pts_feature_desc_null", mg.SIZE_NULL))},
     reference=reference,
     bound=bound,
     theory=theory,
@@ -387,7 +379,7 @@ OPERATOR = gtest.Operator(
     space=scenes.FORWARD_SPACE,
     suspects=SUSPECTS,
     precondition=precondition,
-    left_open={"undefined": find_left_open, "subnormal": find_subnormal},
+    left_open={"undefined": find_left_open, "subnormal": left_open.find_subnormal},
     workspace_size=workspace_size,
     c_api=c_api.c_function(
         _FORWARD,

@@ -4,16 +4,14 @@ from typing import Final
 
 import numpy as np
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, mistakes
-from mluops_gtest.authoring.roundings import through_half
+from mluops_gtest.authoring import Array, Mutant, OpCall, mistakes, roundings
 
 from .._shared import roiaware as roi
-from .._shared.wrong_boxes import every_suspect
 from . import ARGMAX, LISTS, OPERATOR, POOLED, kernel
 
 
 def _narrow(call: OpCall) -> None:
-    call.array(POOLED)[...] = through_half(call.array(POOLED))
+    call.array(POOLED)[...] = roundings.through_half(call.array(POOLED))
 
 
 def _minus_one_of_mean(call: OpCall) -> None:
@@ -27,7 +25,7 @@ def _empty(call: OpCall) -> Array:
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
-    *every_suspect(OPERATOR),
+    *mistakes.suspected(OPERATOR),
     mistakes.left("empty_features_left", "features of empty cells are not written", kernel, POOLED, _empty),
     mistakes.left("empty_argmax_left", "argmax of empty cells is not written", kernel, ARGMAX, _empty),
     mistakes.left("empty_lists_left", "lists of empty cells are not written", kernel, LISTS, _empty),

@@ -7,16 +7,14 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-import mluops_gtest.authoring as mt
-from mluops_gtest.authoring import Array, Baseline, Draw, DType, OpCall, Params, RecipeOutput, Status, c_api, checks
-from mluops_gtest.authoring.copy_of import CopyOf, define_copies
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, DType, OpCall, RecipeOutput, Status, c_api, checks, copy_of, space, suspects
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
-from mluops_gtest.authoring.space import Choice, Drawn, Sizes, Space
-from mluops_gtest.authoring.suspects import Suspect, as_read, misread
 
 from .._shared import boxes as geometry
 from .._shared.bit_patterns import KINDS, BitPatterns
 from .._shared.points import axes_first, first_batch
+from .._shared.refusals import Refusals, first_status, tensors_of
 from .._shared.wrong_boxes import misread_boxes
 
 FLOATS: Final = (DType.FLOAT, DType.HALF)
@@ -27,7 +25,7 @@ SAMPLES: Final = "num_sampled_points"
 TEST: Final = geometry.BoxTest(bottom=True)
 
 CHECKS = (
-    mt.SIZE_NULL,
+    mg.SIZE_NULL,
     checks.handle("§3.8 (1)"),
     checks.descriptors(doc="§3.8 (1)"),
     checks.ranks(doc="§1.4"),
@@ -70,13 +68,13 @@ def sources(call: OpCall, test: geometry.BoxTest = TEST, pick: Pick = np.resize)
     return rows
 
 
-def copies(call: OpCall, rows: Array | None = None) -> CopyOf:
+def copies(call: OpCall, rows: Array | None = None) -> copy_of.CopyOf:
     """pooled_features with these points in the rows: coordinates, then features; the bits of each."""
     points = sources(call) if rows is None else rows
     # §3.1 (5): x, y, z come first, as stored and not along the box.
     table = np.concatenate(call.arrays("points", "point_features"), axis=2)
     # §3.1 (4): mmcv relies on cleared buffers; here the operator writes the zeros of empty boxes, and both flags.
-    return CopyOf(table, points.reshape(len(points), -1), call.tensor("pooled_features").dims)
+    return copy_of.CopyOf(table, points.reshape(len(points), -1), call.tensor("pooled_features").dims)
 
 
 def pooled(call: OpCall, choose: Callable[[OpCall], Array] = sources) -> Mapping[str, Array]:
@@ -85,9 +83,9 @@ def pooled(call: OpCall, choose: Callable[[OpCall], Array] = sources) -> Mapping
     return {"pooled_features": copies(call, rows).copied(), "pooled_empty_flag": (rows[..., 0] < 0).astype("<i4")}
 
 
-def reference(call: OpCall) -> Baseline:
+def reference(call: OpCall) -> mg.Baseline:
     """Rows of the first S points inside each box, in turn; +0 and flag 1 where there is none."""
-    return Baseline(pooled(call))
+    return mg.Baseline(pooled(call))
 
 
 def is_empty(call: OpCall) -> Array:
@@ -95,10 +93,10 @@ def is_empty(call: OpCall) -> Array:
     return np.logical_not(inside(call).any(axis=1))
 
 
-def theory(call: OpCall) -> mt.Theory:
+def theory(call: OpCall) -> mg.Theory:
     """Per pair of point and box what points_in_boxes does; all tensors."""
     (batches, points, _), (_, boxes, _) = call.tensor("points").dims, call.tensor("boxes3d").dims
-    return mt.Theory(sum(call.tensor(name).desc.nbytes for name in (*INPUTS, *OUTPUTS)), 17 * batches * points * boxes)
+    return mg.Theory(sum(call.tensor(name).desc.nbytes for name in (*INPUTS, *OUTPUTS)), 17 * batches * points * boxes)
 
 
 # Mistakes that kernels make about which points are in the rows, and where.
@@ -155,11 +153,11 @@ def _rows_of_channels(call: OpCall) -> Mapping[str, Array]:
     return {"pooled_features": flat.reshape(right.shape)}
 
 
-def _reads(**changes: Callable[[Array], Array]) -> Suspect:
-    return as_read(reference, misread(**changes))
+def _reads(**changes: Callable[[Array], Array]) -> suspects.Suspect:
+    return suspects.as_read(reference, suspects.misread(**changes))
 
 
-SUSPECTS: Final[Mapping[str, Suspect]] = {
+SUSPECTS: Final[Mapping[str, suspects.Suspect]] = {
     **misread_boxes(lambda call, test: pooled(call, partial(sources, test=test)), TEST, "boxes3d"),
     **{words: partial(pooled, choose=partial(sources, pick=pick)) for words, pick in _PICKS.items()},
     "the nearest points are taken": partial(pooled, choose=_choose_nearest),
@@ -179,8 +177,6 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
 
 
 # One element as §1.2 and §3.1 define it.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """The coordinate or feature of point number q mod n inside the box, in exact arithmetic."""
     points, features, boxes = call.arrays(*INPUTS)
@@ -200,68 +196,59 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     return {"pooled_features": pooled_features, "pooled_empty_flag": lambda batch, box: int(not members(batch, box))}
 
 
-# The kernel that the numpy backend runs: §3.1 with tiles of transposed points in float32, box after box.
+# The kernel that the numpy backend runs: §3.1 in float32, some boxes at a time against all points of their batch.
 
-_TILE: Final = 4096
+# Pairs that are looked at together stay in the cache.
+_PAIRS: Final = 1 << 16
 
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then fill the rows of every box."""
-    refused = _refusal(call)
-    if refused is not None:
-        return refused
+    if (early := first_status(_refusals(call))) is not None:
+        return early
     points, features, boxes, rows, flags = call.arrays(*INPUTS, *OUTPUTS)
-    most = rows.shape[2]
-    for batch, cloud in enumerate(points):
-        axes = np.ascontiguousarray(cloud.T, np.float32)
-        for number, box in enumerate(boxes[batch].astype(np.float32)):
-            members = _members(axes, box, most)
-            flags[batch, number], rows[batch, number] = len(members) == 0, 0
-            if len(members) > 0:
-                turns = members[np.arange(most) % len(members)]
-                rows[batch, number, :, :3], rows[batch, number, :, 3:] = cloud[turns], features[batch, turns]
+    # The row behind the last point, −1, is zeros.
+    tables = np.pad(np.concatenate([points, features], axis=2), ((0, 0), (0, 1), (0, 0)))
+    points, boxes = points.astype(np.float32), boxes.astype(np.float32)
+    step, depth = (max(1, _PAIRS // pairs) for pairs in (points.shape[1], points.shape[1] * boxes.shape[1]))
+    for start in range(0, len(points), depth):
+        for first in range(0, boxes.shape[1], step):
+            some = slice(start, start + depth), slice(first, first + step)
+            turns = _members(points[some[0]], boxes[some], rows.shape[2])
+            flags[some] = turns[..., 0] < 0
+            rows[some] = tables[start + np.arange(len(turns))[:, None, None], turns]
     return Status.SUCCESS
 
 
-def _members(axes: Array, box: Array, most: int) -> Array:
-    """The first `most` points inside."""
-    cx, cy, bottom, dx, dy, dz, rz = box
-    cosine, sine, middle = np.cos(rz), np.sin(rz), bottom + dz * np.float32(0.5)
-    members = np.empty(0, np.int64)
-    for first in range(0, axes.shape[1], _TILE):
-        x, y, z = axes[:, first : first + _TILE]
-        with np.errstate(invalid="ignore", over="ignore"):
-            inner = 2 * np.abs(z - middle) <= dz
-            inner &= 2 * np.abs((x - cx) * cosine + (y - cy) * sine) < dx
-            inner &= 2 * np.abs((y - cy) * cosine - (x - cx) * sine) < dy
-        members = np.append(members, first + np.flatnonzero(inner))
-        if len(members) >= most:
-            break
-    return members[:most]
+def _members(points: Array, boxes: Array, most: int) -> Array:
+    """int64 [B, M, S]: the points inside each box in turn, −1 where there is none."""
+    x, y, z = np.ascontiguousarray(np.moveaxis(points, 2, 0))[:, :, None]
+    cx, cy, bottom, dx, dy, dz, rz = np.moveaxis(boxes, 2, 0)[..., None]
+    cosine, sine = np.cos(rz), np.sin(rz)
+    with np.errstate(invalid="ignore", over="ignore"):
+        inner = 2 * np.abs(z - (bottom + dz * np.float32(0.5))) <= dz
+        inner &= 2 * np.abs((x - cx) * cosine + (y - cy) * sine) < dx
+        inner &= 2 * np.abs((y - cy) * cosine - (x - cx) * sine) < dy
+    counts = inner.sum(axis=2, keepdims=True)
+    place = np.cumsum(counts).reshape(counts.shape) - counts + np.arange(most) % np.maximum(counts, 1)
+    return np.where(counts > 0, np.append(np.flatnonzero(inner) % points.shape[1], -1)[place], -1)
 
 
-def _refusal(call: OpCall) -> Status | None:
-    given = [*call.inputs.values(), *call.outputs.values()]
-    tensors = [arg for arg in given if arg is not None]
-    if call.handle is None or len(tensors) < len(given) or [len(arg.dims) for arg in tensors] != [3, 3, 3, 4, 2]:
-        return Status.BAD_PARAM
-    points, features, boxes, rows, flag = tensors
+def _refusals(call: OpCall) -> Refusals:
+    bad, args = Status.BAD_PARAM, tensors_of(call)
+    yield call.handle is None or [len(arg.dims) for arg in args] != [3, 3, 3, 4, 2], bad
+    points, features, boxes, rows, flag = args
     (batches, count, _), width, most = points.dims, features.dims[2], boxes.dims[1]
-    wanted = [(batches, count, 3), (batches, count, width), (batches, most, 7)]
-    if [arg.dims for arg in tensors] != [*wanted, (batches, most, call.param(SAMPLES), 3 + width), (batches, most)]:
-        return Status.BAD_PARAM
-    if any(arg.desc.is_strided for arg in tensors):
-        return Status.NOT_SUPPORTED
+    yield [arg.dims for arg in args[:3]] != [(batches, count, 3), (batches, count, width), (batches, most, 7)], bad
+    yield rows.dims != (batches, most, call.param(SAMPLES), 3 + width) or flag.dims != (batches, most), bad
+    yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
     floats = {arg.dtype for arg in (points, features, boxes, rows)}
-    if len(floats) > 1 or floats.isdisjoint(FLOATS) or flag.dtype is not DType.INT32:
-        return Status.BAD_PARAM
-    lacks_workspace = call.workspace_size > 0 and call.workspace is None
-    return Status.BAD_PARAM if lacks_workspace or any(arg.null or 0 in arg.dims for arg in tensors) else None
+    yield len(floats) > 1 or floats.isdisjoint(FLOATS) or flag.dtype is not DType.INT32, bad
+    yield call.workspace_size > 0 and call.workspace is None, bad
+    yield any(arg.null or 0 in arg.dims for arg in args), bad
 
 
 # With torch: points inside come first in a stable sort by box.
-
-
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write both outputs."""
     import torch
@@ -294,14 +281,14 @@ _draw_features = BitPatterns("features", "sorts", KINDS).drawn
 _OBJECTS, _BELOW = 12, -100.0
 
 
-def _samples(params: Params) -> int:
+def _samples(params: mg.Params) -> int:
     samples = params.get(SAMPLES, 512)
     assert isinstance(samples, int)
     return samples
 
 
 def _made(
-    draw: Draw, params: Params, points: Array, boxes: Array, channels: int, values: Values = "full"
+    draw: mg.Draw, params: mg.Params, points: Array, boxes: Array, channels: int, values: Values = "full"
 ) -> RecipeOutput:
     dtype = DType.HALF if points.dtype.itemsize == 2 else DType.FLOAT
     features = _draw_features(draw, dtype, (*points.shape[:2], channels), values)
@@ -315,7 +302,7 @@ def _made(
 
 
 def scene(
-    draw: Draw, params: Params, dtype: DType, *, points: int, boxes: int, channels: int, batches: int = 1
+    draw: mg.Draw, params: mg.Params, dtype: DType, *, points: int, boxes: int, channels: int, batches: int = 1
 ) -> RecipeOutput:
     """Boxes around 12 objects in turn: a third is empty, a third has fewer than S points, a third has more."""
     samples = _samples(params)
@@ -342,8 +329,8 @@ def scene(
 
 
 def counted(
-    draw: Draw,
-    params: Params,
+    draw: mg.Draw,
+    params: mg.Params,
     dtype: DType,
     *,
     points: int,
@@ -367,7 +354,7 @@ def counted(
 SCENES: Final = geometry.Scenes(TEST, _made, partial(counted, points=24, counts=(5, 0, 7), channels=1, batches=2))
 
 
-def draw_call(at: Mapping[str, Any]) -> Drawn:
+def draw_call(at: Mapping[str, Any]) -> space.Drawn:
     """A call of one of the recipes."""
     points, samples, few = at["points"], at["samples"], at["few"]
     counts = tuple(n for n in (samples, 0, samples + 1, few, points) if n <= points)
@@ -380,17 +367,14 @@ def draw_call(at: Mapping[str, Any]) -> Drawn:
     )
 
 
-SPACE = Space(
+_LENGTHS: Final = {"batches": 5, "points": 513, "boxes": 129, "channels": 65, "samples": 65}
+SPACE = space.Space(
     axes={
-        "dtype": Choice(("float", "half")),
-        "batches": Sizes(1, 5),
-        "points": Sizes(1, 513),
-        "boxes": Sizes(1, 129),
-        "channels": Sizes(1, 65),
-        "samples": Sizes(1, 65),
-        "few": Choice((1, 2, 3, 4)),
-        "values": Choice(get_args(Values)[:3]),
-        "what": Choice(("scene", "counted", "planted", "turned", "nested", "faces", "inf", "negative_inf")),
+        "dtype": space.Choice(("float", "half")),
+        **{name: space.Sizes(1, most) for name, most in _LENGTHS.items()},
+        "few": space.Choice((1, 2, 3, 4)),
+        "values": space.Choice(get_args(Values)[:3]),
+        "what": space.Choice(("scene", "counted", "planted", "turned", "nested", "faces", "inf", "negative_inf")),
     },
     draw=draw_call,
     elements=lambda at: at["batches"] * (3 + at["channels"]) * (at["points"] + (16 + at["boxes"]) * at["samples"]),
@@ -403,39 +387,38 @@ _NUMBERS: Final = (
 )
 _QUERY: Final = "mluOpGetRoiPointPool3dWorkspaceSize"
 
-OPERATOR = mt.Operator(
+OPERATOR = mg.Operator(
     name="roipoint_pool3d",
-    released_name="roipoint_pool3d",
     op_type=("ROIPOINT_POOL3D", 16002),
     summary="Gathers for every turned box the first points inside with their features; flags boxes without any.",
     inputs=(
         # No check looks at layouts.
-        mt.TensorSpec("points", "[batch_size, pts_num, 3]", FLOATS, None),
-        mt.TensorSpec("point_features", "[batch_size, pts_num, feature_in_len]", FLOATS, None),
-        mt.TensorSpec("boxes3d", "[batch_size, boxes_num, 7]", FLOATS, None),
+        mg.TensorSpec("points", "[batch_size, pts_num, 3]", FLOATS, None),
+        mg.TensorSpec("point_features", "[batch_size, pts_num, feature_in_len]", FLOATS, None),
+        mg.TensorSpec("boxes3d", "[batch_size, boxes_num, 7]", FLOATS, None),
     ),
     # A pure copy, so diff3 = 0; §1.5.1 scales by another device's error, which cannot be judged without it.
     outputs=(
-        mt.OutputSpec("pooled_features", _POOLED, dict.fromkeys(FLOATS, mt.exact()), None),
-        mt.OutputSpec("pooled_empty_flag", "[batch_size, boxes_num]", {DType.INT32: mt.exact()}, None),
+        mg.OutputSpec("pooled_features", _POOLED, dict.fromkeys(FLOATS, mg.exact()), None),
+        mg.OutputSpec("pooled_empty_flag", "[batch_size, boxes_num]", {DType.INT32: mg.exact()}, None),
     ),
-    params=mt.ParamMessage(
-        "roipoint_pool3d_param", 16002, "RoiPointPool3dParam", (mt.ParamField(SAMPLES, 1, default=512),)
+    params=mg.ParamMessage(
+        "roipoint_pool3d_param", 16002, "RoiPointPool3dParam", (mg.ParamField(SAMPLES, 1, default=512),)
     ),
     axes={
-        "batches": mt.axis("batch_size", of="points"),
-        "points": mt.axis("pts_num", of="points"),
-        "boxes": mt.axis("boxes_num", of="boxes3d"),
-        "channels": mt.axis("feature_in_len", of="point_features"),
-        "samples": mt.axis(SAMPLES, of="pooled_features"),
+        "batches": mg.axis("batch_size", of="points"),
+        "points": mg.axis("pts_num", of="points"),
+        "boxes": mg.axis("boxes_num", of="boxes3d"),
+        "channels": mg.axis("feature_in_len", of="point_features"),
+        "samples": mg.axis(SAMPLES, of="pooled_features"),
     },
     checks=CHECKS,
     subsumed={
         "pooled_empty_flag_empty": "points or boxes3d has no elements then, and is asked first",
         "pooled_empty_flag_large": "boxes3d has seven times as many elements, and is asked first",
     },
-    queries={_QUERY: mt.QueryChecks()},
-    definition=define_copies("pooled_features", copies, row="batch"),
+    queries={_QUERY: mg.QueryChecks()},
+    definition=copy_of.define_copies("pooled_features", copies, row="batch"),
     reference=reference,
     theory=theory,
     precondition=precondition,

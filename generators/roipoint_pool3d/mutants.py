@@ -4,11 +4,9 @@ from functools import partial
 
 import numpy as np
 
-from mluops_gtest.authoring import Mutant, OpCall, mistakes
-from mluops_gtest.authoring.copy_of import wrong_copies
-from mluops_gtest.authoring.suspects import misread
+from mluops_gtest.authoring import Mutant, OpCall, copy_of, mistakes, suspects
 
-from .._shared.wrong_boxes import NARROW, boxes_behind, every_suspect, reads, writes
+from .._shared.wrong_boxes import NARROW, boxes_behind, reads, writes
 from . import INPUTS, OPERATOR, copies, is_empty, pooled, sources
 
 _ROWS, _FLAG = "pooled_features", "pooled_empty_flag"
@@ -17,7 +15,7 @@ _right = writes(pooled)
 
 def _test_points_as(word: str) -> Mutant:
     """Points are tested with less precision, and copied as they are."""
-    read = misread(points=NARROW[word])
+    read = suspects.misread(points=NARROW[word])
     return Mutant(
         f"{word}_points", f"rounds points to {word}", writes(partial(pooled, choose=lambda call: sources(read(call))))
     )
@@ -28,7 +26,7 @@ def _write_flags(call: OpCall) -> None:
 
 
 MUTANTS = (
-    *every_suspect(OPERATOR),
+    *mistakes.suspected(OPERATOR),
     mistakes.left("flag_0_left", "flags of 0 are not written", _right, _FLAG, lambda call: ~is_empty(call)),
     mistakes.left("flag_1_left", "flags of 1 are not written", _right, _FLAG, is_empty),
     *map(_test_points_as, NARROW),
@@ -36,7 +34,7 @@ MUTANTS = (
     *boxes_behind(OPERATOR, "boxes3d", (4, 16)),
     *(
         mistakes.spoilt(one.name, one.message, one.run, _write_flags)
-        for one in wrong_copies(_ROWS, copies, row="batch")
+        for one in copy_of.wrong_copies(_ROWS, copies, row="batch")
         # Batches by the dozen are in cases that are made on demand.
         if one.anew is None and one.name != "batch_tail_lost"
     ),

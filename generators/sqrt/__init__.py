@@ -7,13 +7,12 @@ from typing import Final
 import numpy as np
 
 import mluops_gtest.authoring as mg
-from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, checks, narrowed, widened
-from mluops_gtest.authoring.roundings import through_half
+from mluops_gtest.authoring import Array, DType, OpCall, Status, TensorArg, checks, narrowed, roundings, widened
 
 from .._shared import elementwise
 from .._shared.bit_patterns import KINDS, BitPatterns
-from .._shared.elementwise import CODE, Domain, Number, Refusals, Shape, sign_of, without_sign
-from .._shared.wrong_elementwise import Wrong, formula, imprecise
+from .._shared.elementwise import CODE, Domain, Number, Shape, Wrong, formula, imprecise, sign_of, without_sign
+from .._shared.refusals import Refusals
 
 # The header names half and float, the code also bfloat16, and int32 with float results: ruling, all of them.
 RESULTS: Final = {
@@ -72,7 +71,7 @@ WRONG: Final[Wrong] = {
     "x · 1/√x is NaN for 0": formula("fi", lambda x: np.sqrt(x) * (x / x)),
     "the negative root is taken": formula("fi", lambda x: -np.sqrt(x)),
     "bits of integers are read as floats": formula("i", lambda x: np.sqrt(x.astype("<i4").view("<f4"))),
-    "integers pass through half": formula("i", lambda x: np.sqrt(through_half(1.0 * x))),
+    "integers pass through half": formula("i", lambda x: np.sqrt(roundings.through_half(1.0 * x))),
     "bits of bfloat16 are read as half": _read_as_half,
     **imprecise(np.sqrt),
     "results are exp(½ · log x) in float": formula("fi", lambda x: np.exp(np.log(x.astype("<f4")) * np.float32(0.5))),

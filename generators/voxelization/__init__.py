@@ -8,20 +8,21 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-import mluops_gtest.authoring as gtest
-from mluops_gtest.authoring import Array, DType, OpCall, Status, c_api, checks
+import mluops_gtest.authoring as mg
+from mluops_gtest.authoring import Array, DType, OpCall, Status, c_api, checks, suspects
 from mluops_gtest.authoring.exact_numbers import ExactElement, fraction
 from mluops_gtest.authoring.narrowing import wrapped
-from mluops_gtest.authoring.suspects import Suspect
+
+from .._shared.refusals import Refusals, first_status, tensors_of
 
 INPUTS, COUNTS = ("points", "voxel_size", "coors_range"), "num_points_per_voxel"
 FLOAT: Final = (DType.FLOAT,)
-INTEGERS: Final = {DType.INT32: gtest.exact()}
+INTEGERS: Final = {DType.INT32: mg.exact()}
 
 CHECKS = (
     checks.handle("§3.7"),
     checks.descriptors(doc="§3.7"),
-    gtest.SIZE_NULL,
+    mg.SIZE_NULL,
     checks.arch("released"),
     # §1.4: not supported; the header names no status.
     checks.params("deterministic", doc="§1.4"),
@@ -168,10 +169,9 @@ def _point_lost(call: OpCall, index: int) -> Mapping[str, Array]:
     return {"points": points}
 
 
-def theory(call: OpCall) -> gtest.Theory:
+def theory(call: OpCall) -> mg.Theory:
     """All tensors once; per axis of a point a difference, a quotient, a floor and two comparisons."""
-    tensors = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-    return gtest.Theory(io_bytes=sum(arg.desc.nbytes for arg in tensors), ops=15 * call.tensor("points").dims[0])
+    return mg.Theory(io_bytes=sum(arg.desc.nbytes for arg in tensors_of(call)), ops=15 * call.tensor("points").dims[0])
 
 
 # Mistakes that kernels make: where points are, which of them share a voxel, and what is written.
@@ -209,7 +209,7 @@ def _moving(change: Callable[[Met, int, int], Array], call: OpCall) -> Outputs:
     return voxelize(call, meet=lambda *_: numbered(met.points[voxels >= 0], voxels[voxels >= 0]))
 
 
-def _only(is_taken: Callable[[Met, int, int], Array]) -> Suspect:
+def _only(is_taken: Callable[[Met, int, int], Array]) -> suspects.Suspect:
     """Some of the points, by the same."""
     return partial(_moving, lambda met, *limits: np.where(is_taken(met, *limits), met.voxels, -1))
 
@@ -224,12 +224,12 @@ def _points_of_cells(call: OpCall) -> Array:
     return np.bincount(in_order(*in_cells(*call.arrays(*INPUTS))).voxels)
 
 
-def _written(output: str, change: Callable[[Array, OpCall], Array]) -> Suspect:
+def _written(output: str, change: Callable[[Array, OpCall], Array]) -> suspects.Suspect:
     """Other values of one output, by the right ones and the call."""
     return lambda call: {output: change(voxelize(call)[output], call)}
 
 
-SUSPECTS: Final[Mapping[str, Suspect]] = {
+SUSPECTS: Final[Mapping[str, suspects.Suspect]] = {
     **{words: partial(voxelize, place=place) for words, place in _PLACES.items()},
     **{words: partial(voxelize, meet=meet) for words, meet in _MEETS.items()},
     "nothing counts any more when a cell finds no voxel": _only(lambda met, n, _: np.cumsum(met.voxels >= n) == 0),
@@ -255,8 +255,6 @@ SUSPECTS: Final[Mapping[str, Suspect]] = {
 
 
 # One element as §3.1 defines it.
-
-
 def elements(call: OpCall) -> Mapping[str, ExactElement]:
     """The voxels are the first cells that points are in, and their points the first of each."""
     points = call.array("points")
@@ -284,12 +282,12 @@ def elements(call: OpCall) -> Mapping[str, ExactElement]:
     }
 
 
-# The kernel that the numpy backend runs: one point after the other, cells in a dictionary, quotients in float32.
+# The kernel that the numpy backend runs: cells in a dictionary, points sorted by cell, quotients in float32.
 
 
 def kernel(call: OpCall) -> Status:
     """Check the call, then give every point its place."""
-    if (early := _early_status(call)) is not None:
+    if (early := first_status(_refusals(call))) is not None:
         return early
     points, size, limits = call.arrays(*INPUTS)
     cells = np.floor((points[:, :3] - limits[:3]) / size)
@@ -298,46 +296,36 @@ def kernel(call: OpCall) -> Status:
     voxels, coors, counts, voxel_num = call.arrays(*call.outputs)
     voxels[...], coors[...], counts[...] = 0, 0, 0
     known: dict[tuple[int, ...], int] = {}
-    for number, cell in zip(numbers, map(tuple, cells[numbers].astype(np.int64).tolist()), strict=True):
-        if cell not in known and len(known) < len(voxels):
-            coors[len(known)] = cell[::-1]
-            known[cell] = len(known)
-        voxel = known.get(cell, -1)
-        if voxel >= 0 and counts[voxel] < voxels.shape[1]:
-            voxels[voxel, counts[voxel]] = points[number]
-            counts[voxel] += 1
-    voxel_num[...] = len(known)
+    found = map(tuple, cells[numbers].astype(np.int64).tolist())
+    owners = np.array([known.setdefault(cell, len(known)) for cell in found], np.int64)
+    voxel_num[...] = most = min(len(known), len(voxels))
+    coors[:most] = np.array(list(known), np.int64).reshape(-1, 3)[:most, ::-1]
+    counts[:most] = np.minimum(np.bincount(owners, minlength=most)[:most], voxels.shape[1])
+    order = np.argsort(owners, kind="stable")
+    owners = owners[order]
+    places = np.arange(len(owners)) - np.searchsorted(owners, owners)
+    has_room = (owners < most) & (places < voxels.shape[1])
+    voxels[owners[has_room], places[has_room]] = points[numbers[order[has_room]]]
     return Status.SUCCESS
 
 
-def _early_status(call: OpCall) -> Status | None:
-    """The status of a call that is refused or has nothing to write; None where it must be computed."""
-    args = [arg for arg in (*call.inputs.values(), *call.outputs.values()) if arg is not None]
-    if call.handle is None or len(args) < 7:
-        return Status.BAD_PARAM
-    if call.handle.arch < 370:
-        return Status.ARCH_MISMATCH
+def _refusals(call: OpCall) -> Refusals:
+    args = tensors_of(call)
+    yield call.handle is None or len(args) < 7, Status.BAD_PARAM
+    yield call.handle is not None and call.handle.arch < 370, Status.ARCH_MISMATCH
     most, places, points = call.param("max_voxels"), call.param("max_points"), args[0].desc
+    yield not call.param("deterministic") or call.param("ndim") != 3 or len(points.dims) != 2, Status.BAD_PARAM
     dims = [(3,), (6,), (most, places, *points.dims[1:]), (most, 3), (most,), (1,)]
-    is_described = len(points.dims) == 2 and [arg.dims for arg in args[1:]] == dims
-    if not (call.param("deterministic") and is_described and call.param("ndim") == 3):
-        return Status.BAD_PARAM
-    if any(arg.desc.is_strided for arg in args):
-        return Status.NOT_SUPPORTED
-    if [arg.dtype for arg in args] != [DType.FLOAT] * 4 + [DType.INT32] * 3:
-        return Status.BAD_PARAM
-    if max(points.count, 3 * most) >= 1 << 31:
-        return Status.NOT_SUPPORTED
-    if points.count == 0 or (call.workspace is None and call.workspace_size > 0):
-        return Status.BAD_PARAM
-    if 0 in (most, places):
-        return Status.SUCCESS
-    return Status.BAD_PARAM if any(arg.null for arg in args) else None
+    yield [arg.dims for arg in args[1:]] != dims, Status.BAD_PARAM
+    yield any(arg.desc.is_strided for arg in args), Status.NOT_SUPPORTED
+    yield [arg.dtype for arg in args] != [DType.FLOAT] * 4 + [DType.INT32] * 3, Status.BAD_PARAM
+    yield max(points.count, 3 * most) >= 1 << 31, Status.NOT_SUPPORTED
+    yield points.count == 0 or (call.workspace is None and call.workspace_size > 0), Status.BAD_PARAM
+    yield 0 in (most, places), Status.SUCCESS
+    yield any(arg.null for arg in args), Status.BAD_PARAM
 
 
 # With torch: distinct rows, and products with reciprocals, as the device has them (§3.1).
-
-
 def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
     """Write all outputs."""
     import torch
@@ -370,42 +358,41 @@ def torch_kernel(call: OpCall, inputs: Mapping[str, Any], outputs: Mapping[str, 
 
 
 _PARAMS: Final = (
-    gtest.ParamField("max_points", 1, default=35),
-    gtest.ParamField("max_voxels", 2, default=20000),
-    gtest.ParamField("ndim", 3, default=3, allowed=(3,)),
-    gtest.ParamField("deterministic", 4, type="bool", default=True, allowed=(True,)),
+    mg.ParamField("max_points", 1, default=35),
+    mg.ParamField("max_voxels", 2, default=20000),
+    mg.ParamField("ndim", 3, default=3, allowed=(3,)),
+    mg.ParamField("deterministic", 4, type="bool", default=True, allowed=(True,)),
 )
 
-OPERATOR = gtest.Operator(
+OPERATOR = mg.Operator(
     name="voxelization",
-    released_name="voxelization",
     op_type=("VOXELIZATION", 2203),
     summary="Sorts points into the cells of a grid: the first cells in order of appearance, the first points of each.",
     inputs=(
-        gtest.TensorSpec("points", "[N, F]: x, y, z, features", FLOAT),
-        gtest.TensorSpec("voxel_size", "[3]: x, y, z", FLOAT),
-        gtest.TensorSpec("coors_range", "[6]: x, y, z from, x, y, z to", FLOAT),
+        mg.TensorSpec("points", "[N, F]: x, y, z, features", FLOAT),
+        mg.TensorSpec("voxel_size", "[3]: x, y, z", FLOAT),
+        mg.TensorSpec("coors_range", "[6]: x, y, z from, x, y, z to", FLOAT),
     ),
     # §1.5.1: diff3 = 0.
     outputs=(
-        gtest.OutputSpec("voxels", "[max_voxels, max_points, F]", {DType.FLOAT: gtest.exact()}),
-        gtest.OutputSpec("coors", "[max_voxels, 3]: z, y, x", INTEGERS),
-        gtest.OutputSpec(COUNTS, "[max_voxels]", INTEGERS),
-        gtest.OutputSpec("voxel_num", "[1]", INTEGERS),
+        mg.OutputSpec("voxels", "[max_voxels, max_points, F]", {DType.FLOAT: mg.exact()}),
+        mg.OutputSpec("coors", "[max_voxels, 3]: z, y, x", INTEGERS),
+        mg.OutputSpec(COUNTS, "[max_voxels]", INTEGERS),
+        mg.OutputSpec("voxel_num", "[1]", INTEGERS),
     ),
-    params=gtest.ParamMessage("voxelization_param", 6564, "VoxelizationParam", _PARAMS),
+    params=mg.ParamMessage("voxelization_param", 6564, "VoxelizationParam", _PARAMS),
     axes={
-        "points": gtest.axis("N", of="points", lost=_point_lost),
-        "features": gtest.axis("F", of="points"),
-        "voxels": gtest.axis("max_voxels", of="coors"),
-        "points_of_voxels": gtest.axis("max_points", of="voxels"),
+        "points": mg.axis("N", of="points", lost=_point_lost),
+        "features": mg.axis("F", of="points"),
+        "voxels": mg.axis("max_voxels", of="coors"),
+        "points_of_voxels": mg.axis("max_points", of="voxels"),
     },
     checks=CHECKS,
     subsumed={"voxel_num_strided": "its one axis has one place, where no stride matters"},
     # The operator's own up to the early return, where the size stays as it was.
-    queries={"mluOpGetVoxelizationWorkspaceSize": gtest.QueryChecks()},
-    reference=lambda call: gtest.Baseline(voxelize(call)),
-    bound=gtest.Bound.copied("voxels"),
+    queries={"mluOpGetVoxelizationWorkspaceSize": mg.QueryChecks()},
+    reference=lambda call: mg.Baseline(voxelize(call)),
+    bound=mg.Bound.copied("voxels"),
     precondition=precondition,
     theory=theory,
     kernel=kernel,

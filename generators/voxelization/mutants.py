@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
-from mluops_gtest.authoring import Array, Mutant, OpCall, mistakes
-from mluops_gtest.authoring.roundings import WRONG_COPIES
+from mluops_gtest.authoring import Array, Mutant, OpCall, mistakes, roundings
 
-from .._shared.wrong_boxes import every_suspect
 from . import COUNTS, OPERATOR, is_used, kernel
 
 
@@ -18,8 +16,8 @@ def _copied_by(change: Callable[[Array], Array]) -> Callable[[OpCall], None]:
 
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
-    *every_suspect(OPERATOR),
-    *(mistakes.spoilt(name, words, kernel, _copied_by(change)) for name, words, change in WRONG_COPIES),
+    *mistakes.suspected(OPERATOR),
+    *(mistakes.spoilt(name, words, kernel, _copied_by(change)) for name, words, change in roundings.WRONG_COPIES),
     *(
         mistakes.left(f"{one}_left", f"{one} of no voxel are not cleared", kernel, one, lambda call: ~is_used(call))
         for one in ("voxels", "coors", COUNTS)

@@ -119,8 +119,8 @@ class Operator:
     """Everything about one operator; a generators/<name>.py file offers it as OPERATOR."""
 
     name: str
-    # op_name in files that we write; both names are accepted wherever a user types one.
-    released_name: str
+    # op_name in files that we write, by default the name; both are accepted wherever a user types one.
+    released_name: str = ""
     op_type: tuple[str, int]
     summary: str
     inputs: tuple[TensorSpec, ...]
@@ -184,6 +184,7 @@ class Operator:
     def __post_init__(self) -> None:
         """What follows from the declaration, and what every case asks for, is found once."""
         self._follow_definition()
+        object.__setattr__(self, "released_name", self.released_name or self.name)
         object.__setattr__(self, "definitions", dict(self._define_symbols()))
         expanded = (one.expand(self) if isinstance(one, CheckGroup) else (one,) for one in self.checks)
         asked = tuple(
