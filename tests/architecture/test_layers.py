@@ -276,7 +276,7 @@ def test_a_class_has_a_name_of_its_own() -> None:
 
 
 # Lines that are no blank, comment, docstring or import; files; packages at the top.
-MOST_CODE = 33_722
+MOST_CODE = 33_780
 MOST_FILES = 198
 PACKAGES = 12
 _NO_CODE = {
