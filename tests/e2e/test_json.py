@@ -216,7 +216,7 @@ def test_python_gets_the_same(ask, place):
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        ("run --nosuch --format json", 2, "No such option '--nosuch'"),
+        ("run --nosuch --format json", 2, "--nosuch"),
         ("run --format=json scale_by/none", 5, "'scale_by/none' is not a case id"),
         ("run --backend none.py --format json", 4, "none.py"),
         ("nosuch --format json", 2, "Unknown command 'nosuch'"),
