@@ -61,8 +61,8 @@ CHOSEN = {
     "moe_dispatch_forward": {"the_slot_is_locations_alone": "samples_65", "experts_are_counted_from_1": "samples_65"},
     "ms_deform_attn_forward": {"corners_are_aligned": "map_200_full", "the_first_level_alone_counts": "levels_8"},
     "points_in_boxes": {"boxes_are_not_turned": "dense_130", "z_is_ignored": "dense_130"},
-    "psamask_backward": {"mirrored": "psanet_twin_type_1", "masks_nchw": "random_1"},
-    "psamask_forward": {"mirrored": "psanet_twin_type_1", "masks_nchw": "random_1"},
+    "psamask_backward": {"masks_are_mirrored": "psanet_twin_type_1", "masks_are_read_as_nchw": "random_1"},
+    "psamask_forward": {"masks_are_mirrored": "psanet_twin_type_1", "masks_are_read_as_nchw": "random_1"},
     "roiaware_pool3d_backward": {"gradients_are_assigned_not_added": "fan_in_0", "point_0_is_none": "fan_in_0"},
     "roiaware_pool3d_forward": {"boxes_are_not_turned": "headings", "z_is_ignored": "borders"},
     "roipoint_pool3d": {
@@ -79,8 +79,14 @@ CHOSEN = {
         "cell_tail": "odd_7x63x127x129_float",
     },
     "three_nn_forward": {"one_thrice": "network_63_known", "infinite_counts": "nonfinite_tiles_all_but_1_float"},
-    "tin_shift_backward": {"reversed": "released_twin_float", "interleaved_groups": "released_twin_float"},
-    "tin_shift_forward": {"reversed": "released_twin_float", "interleaved_groups": "released_twin_float"},
+    "tin_shift_backward": {
+        "gradients_move_by_shifts_as_forward_s_adjoint_does": "released_twin_float",
+        "groups_are_interleaved": "released_twin_float",
+    },
+    "tin_shift_forward": {
+        "frames_move_the_other_way": "released_twin_float",
+        "groups_are_interleaved": "released_twin_float",
+    },
     "voxel_pooling_forward": {"last_wins": "bevdepth_twin", "half_sums": "crowded_1025"},
     "voxelization": {"coors_stand_as_x_y_z": "network_centerpoint_twin", "no_limit_of_x_counts": "all_cells"},
 }

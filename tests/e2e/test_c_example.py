@@ -166,8 +166,12 @@ def test_the_library_without_its_runtime_stays_within_its_buffers(run, example):
 @pytest.mark.parametrize(
     ("bug", "words", "side"),
     [
-        ("reads_past_end", r"SIGSEGV, read [24] bytes past the end of \w+", "behind"),
-        ("reads_before_start", r"SIGSEGV, read [24] bytes before the start of \w+", "in front of"),
+        ("reads_past_end", r"SIGSEGV, read [24] bytes past the end of \w+, in \w+\+0x\w+ \(\S+\)", "behind"),
+        (
+            "reads_before_start",
+            r"SIGSEGV, read [24] bytes before the start of \w+, in \w+\+0x\w+ \(\S+\)",
+            "in front of",
+        ),
     ],
 )
 def test_a_read_outside_a_buffer_is_found_by_guard_pages_alone(run, example, twins, bug, words, side):
