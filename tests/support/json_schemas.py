@@ -3,6 +3,7 @@
 `python -m tests.support.json_schemas` writes them anew.
 """
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -39,7 +40,13 @@ def schemas_of_shapes():
         [*kinds.values(), ResultLine], ref_template=f"{COMMON}.json#/$defs/{{name}}", schema_hook=foreign
     )
     parts = json.loads(json.dumps(parts).replace(ResultLine.__name__, _RESULT))
-    parts = {name: with_word_numbers(part) for name, part in parts.items()}
+    # From Python 3.13 on docstrings come without their indentation.
+    words = {
+        name: {"description": inspect.cleandoc(part["description"])}
+        for name, part in parts.items()
+        if "description" in part
+    }
+    parts = {name: with_word_numbers(part) | words.get(name, {}) for name, part in parts.items()}
     whole = {kind: parts.pop(shape.__name__) for kind, shape in kinds.items()}
     error = {"kind": {"enum": ["error"]}, "format": {"enum": [1]}, "error": {"type": "string"}}
     error["exit_code"] = {"$ref": f"{COMMON}.json#/$defs/ExitCode"}
